@@ -514,3 +514,36 @@ class AuditEntry:
     before: str = ""
     after: str = ""
     comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAlert:
+    """An alert as Alertmanager's API has it now. `state` is active, suppressed or unprocessed.
+
+    `ends_at` of a firing alert is when it would end unless Prometheus sends it again.
+    """
+
+    fingerprint: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: datetime
+    ends_at: datetime
+    state: str
+    receivers: tuple[str, ...] = ()
+    silenced_by: tuple[str, ...] = ()
+    inhibited_by: tuple[str, ...] = ()
+    generator_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertmanagerReading:
+    """What one Alertmanager says stands at `read_at`. With an `error` it says nothing at all.
+
+    `up_since` matters because Alertmanager keeps no alerts across a restart.
+    """
+
+    url: str
+    read_at: datetime
+    up_since: datetime | None = None
+    alerts: tuple[StandingAlert, ...] = ()
+    error: str = ""
