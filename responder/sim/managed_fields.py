@@ -1,17 +1,490 @@
-"""metadata.managedFields, as the real server keeps them."""
+"""metadata.managedFields: which manager wrote which field last, as the real server keeps it.
 
-from datetime import datetime
+A field set is a set of paths; a path is a tuple of the elements that FieldsV1 is made of: `f:spec`, `k:{"name":"c"}`
+for an item of a list with keys, `v:"x"` for an item of a set. The rules follow structured-merge-diff: comparing two
+objects gives the added, modified and removed paths; the writer gains the first two, everybody else loses them.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 Object = dict[str, Any]
+Path = tuple[str, ...]
+Paths = set[Path]
+
+# What the empty object of a type holds already: a struct that is always written is never "added" by anyone.
+_META: Object = {"metadata": {}}
+_TEMPLATE: Object = {"metadata": {}, "spec": {"containers": None}}
+_JOB: Object = {"template": _TEMPLATE}
+SKELETONS: Mapping[str, Object] = {
+    "deployments.apps": {"spec": {"selector": None, "template": _TEMPLATE, "strategy": {}}, "status": {}},
+    "replicasets.apps": {"spec": {"selector": None, "template": _TEMPLATE}, "status": {"replicas": 0}},
+    "statefulsets.apps": {
+        "spec": {"selector": None, "template": _TEMPLATE, "serviceName": "", "updateStrategy": {}},
+        "status": {"replicas": 0, "availableReplicas": 0},
+    },
+    "daemonsets.apps": {
+        "spec": {"selector": None, "template": _TEMPLATE, "updateStrategy": {}},
+        "status": {
+            "currentNumberScheduled": 0,
+            "numberMisscheduled": 0,
+            "desiredNumberScheduled": 0,
+            "numberReady": 0,
+        },
+    },
+    "controllerrevisions.apps": {"revision": 0},
+    "jobs.batch": {"spec": _JOB, "status": {}},
+    "cronjobs.batch": {"spec": {"schedule": "", "jobTemplate": {"metadata": {}, "spec": _JOB}}, "status": {}},
+    "pods": {"spec": {"containers": None}, "status": {}},
+    "namespaces": {"spec": {}, "status": {}},
+    "services": {"spec": {}, "status": {"loadBalancer": {}}},
+    "persistentvolumeclaims": {"spec": {"resources": {}}, "status": {}},
+    "persistentvolumes": {"spec": {}, "status": {}},
+    "resourcequotas": {"spec": {}, "status": {}},
+    "configmaps": {},
+    "secrets": {},
+    "serviceaccounts": {},
+    "endpoints": {},
+    "events": {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+        "regarding": {},
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    },
+    "leases.coordination.k8s.io": {"spec": {}},
+    "horizontalpodautoscalers.autoscaling": {
+        "spec": {"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0},
+        "status": {"desiredReplicas": 0, "currentMetrics": None},
+    },
+    "poddisruptionbudgets.policy": {
+        "spec": {},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+    },
+    "customresourcedefinitions.apiextensions.k8s.io": {
+        "spec": {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": None},
+        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None},
+    },
+    "priorityclasses.scheduling.k8s.io": {"value": 0},
+    "roles.rbac.authorization.k8s.io": {"rules": None},
+    "clusterroles.rbac.authorization.k8s.io": {"rules": None},
+    "rolebindings.rbac.authorization.k8s.io": {"roleRef": {}},
+    "clusterrolebindings.rbac.authorization.k8s.io": {"roleRef": {}},
+    "selfsubjectaccessreviews.authorization.k8s.io": {"spec": {}, "status": {"allowed": False}},
+    "subjectaccessreviews.authorization.k8s.io": {"spec": {}, "status": {"allowed": False}},
+}
+# Recorded from a real server: objects of this resource carry no managedFields.
+UNTRACKED = frozenset({"nodes"})
+
+_LIST_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "containers": (("name",),),
+    "initContainers": (("name",),),
+    "env": (("name",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "volumes": (("name",),),
+    "volumeMounts": (("mountPath",),),
+    "volumeDevices": (("devicePath",),),
+    "imagePullSecrets": (("name",),),
+    "hostAliases": (("ip",),),
+    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
+    "conditions": (("type",),),
+    "addresses": (("type",),),
+    "podIPs": (("ip",),),
+    "ownerReferences": (("uid",),),
+}
+_SETS = frozenset({"finalizers"})
+_ATOMIC = frozenset(
+    {
+        "selector",
+        "nodeSelector",
+        "labelSelector",
+        "namespaceSelector",
+        "involvedObject",
+        "regarding",
+        "related",
+        "targetRef",
+        "roleRef",
+        "configMapKeyRef",
+        "secretKeyRef",
+        "fieldRef",
+        "resourceFieldRef",
+        "nodeSelectorTerms",
+        "claimRef",
+        "secretRef",
+    }
+)
+_META_LISTS = frozenset({"ownerReferences", "finalizers"})
+_UNTRACKED_META = frozenset(
+    {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    }
+)
 
 
 def same(old: Object, new: Object) -> bool:
-    """Whether two versions are equal but for their managedFields' times."""
-    return old == new
+    """Whether two versions of an object are equal, the times in managedFields aside."""
+    if old == new:
+        return True
+    before, after = old["metadata"], new["metadata"]
+    if _timeless(before.get("managedFields")) != _timeless(after.get("managedFields")):
+        return False
+    bare_old = {k: v for k, v in before.items() if k != "managedFields"}
+    bare_new = {k: v for k, v in after.items() if k != "managedFields"}
+    return bare_old == bare_new and {**old, "metadata": 0} == {**new, "metadata": 0}
 
 
 def record_update(
     resource: str, old: Object | None, new: Object, manager: str, subresource: str, now: datetime
 ) -> None:
-    """Note in `new` that `manager` wrote what differs from `old`."""
+    """Note in `new` that `manager` wrote whatever differs from `old` (None: a new object)."""
+    if resource in UNTRACKED or not manager:
+        return
+    added, modified, removed = compare(resource, old, new, subresource)
+    written = added | modified
+    if not written and not removed:
+        return
+    entries = _Entries(new)
+    entries.take(written, removed, unless=(manager, "Update", subresource))
+    if written:
+        entries.give(manager, "Update", new.get("apiVersion", ""), subresource, written, now)
+    entries.store(new)
+
+
+def record_scale(new: Object, path: str, manager: str) -> None:
+    """Note that `manager` wrote the replicas through the scale subresource; the real server gives it no time."""
+    field = tuple(f"f:{part}" for part in path.split("."))
+    entries = _Entries(new)
+    entries.take({field}, set(), unless=None)
+    entries.give(manager, "Update", new["apiVersion"], "scale", {field}, None)
+    entries.store(new)
+
+
+def record_apply(
+    resource: str, new: Object, applied: Object, manager: str, subresource: str, now: datetime
+) -> None:
+    """Note that `manager` owns exactly the fields of `applied`; `new` is the merged object."""
+    if resource in UNTRACKED:
+        return
+    owned = field_set(resource, applied)
+    entries = _Entries(new)
+    before = entries.owned(manager, "Apply", subresource)
+    entries.replace(manager, "Apply", new["apiVersion"], subresource, owned, now if owned != before else None)
+    entries.store(new)
+
+
+def drop_from_others(resource: str, new: Object, fields: Paths, manager: str, subresource: str) -> None:
+    """Take `fields` from everybody but this applier, as a forced apply does."""
+    if resource not in UNTRACKED:
+        entries = _Entries(new)
+        entries.take(fields, set(), unless=(manager, "Apply", subresource))
+        entries.store(new)
+
+
+def compare(
+    resource: str, old: Object | None, new: Object, subresource: str = ""
+) -> tuple[Paths, Paths, Paths]:
+    """Added, modified and removed paths that managers can own through this endpoint."""
+    walk = _Comparison(resource in SKELETONS)
+    before = {**SKELETONS.get(resource, {}), **_META} if old is None else old
+    walk.maps(_tracked(before, subresource), _tracked(new, subresource), ())
+    return walk.added, walk.modified, walk.removed
+
+
+def field_set(resource: str, obj: Object) -> Paths:
+    """All paths an applied object speaks of."""
+    found: Paths = set()
+    _collect(_tracked(obj, ""), (), found, typed=resource in SKELETONS)
+    return found
+
+
+def owners(obj: Object, *, skip: tuple[str, str, str]) -> list[tuple[Object, Paths]]:
+    """Entries with their paths, but for the one of (manager, operation, subresource) `skip`."""
+    entries = obj["metadata"].get("managedFields") or []
+    return [(entry, decode(entry.get("fieldsV1") or {})) for entry in entries if _identity(entry) != skip]
+
+
+def manager_of(obj: Object, path: str) -> str:
+    """Who holds a dotted path such as spec.replicas; empty if nobody does."""
+    wanted = tuple(f"f:{part}" for part in path.split("."))
+    for entry in obj["metadata"].get("managedFields") or []:
+        if wanted in decode(entry.get("fieldsV1") or {}):
+            return str(entry["manager"])
+    return ""
+
+
+def encode(paths: Paths) -> Object:
+    """FieldsV1 of a field set."""
+    root: Object = {}
+    for path in sorted(paths):
+        node = root
+        for element in path:
+            node = node.setdefault(element, {})
+        node["."] = {}
+    _prune(root)
+    return root
+
+
+def decode(fields: Object, prefix: Path = ()) -> Paths:
+    """The field set of a FieldsV1."""
+    found: Paths = set()
+    for element, below in fields.items():
+        if element == ".":
+            found.add(prefix)
+            continue
+        path = (*prefix, element)
+        if below:
+            found |= decode(below, path)
+        else:
+            found.add(path)
+    return found
+
+
+def describe(path: Path) -> str:
+    """A path as conflicts name it: .spec.template.spec.containers[name="c"].image."""
+    told = ""
+    for element in path:
+        kind, value = element[0], element[2:]
+        if kind == "f":
+            told += f".{value}"
+        elif kind == "k":
+            keys = json.loads(value)
+            told += "[" + ",".join(f"{k}={json.dumps(v)}" for k, v in sorted(keys.items())) + "]"
+        else:
+            told += f"[={value}]"
+    return told
+
+
+class _Entries:
+    """The managedFields of one object, taken apart to be changed."""
+
+    def __init__(self, obj: Object) -> None:
+        self._entries: list[tuple[Object, Paths]] = [
+            (dict(entry), decode(entry.get("fieldsV1") or {}))
+            for entry in obj["metadata"].get("managedFields") or []
+        ]
+
+    def take(self, fields: Paths, removed: Paths, *, unless: tuple[str, str, str] | None) -> None:
+        kept = []
+        for entry, paths in self._entries:
+            left = paths if unless is not None and _identity(entry) == unless else paths - fields
+            if removed:
+                left = {path for path in left if not _below(path, removed)}
+            if left:
+                kept.append((entry, left))
+        self._entries = kept
+
+    def owned(self, manager: str, operation: str, subresource: str) -> Paths:
+        wanted = (manager, operation, subresource)
+        return next((paths for entry, paths in self._entries if _identity(entry) == wanted), set())
+
+    def give(
+        self,
+        manager: str,
+        operation: str,
+        api_version: str,
+        subresource: str,
+        fields: Paths,
+        now: datetime | None,
+    ) -> None:
+        owned = fields | self.owned(manager, operation, subresource)
+        self._entries = [e for e in self._entries if _identity(e[0]) != (manager, operation, subresource)]
+        self._entries.append((_entry(manager, operation, api_version, subresource, now), owned))
+
+    def replace(
+        self,
+        manager: str,
+        operation: str,
+        api_version: str,
+        subresource: str,
+        fields: Paths,
+        now: datetime | None,
+    ) -> None:
+        identity = (manager, operation, subresource)
+        old = next((entry for entry, _ in self._entries if _identity(entry) == identity), None)
+        self._entries = [e for e in self._entries if _identity(e[0]) != identity]
+        if fields:
+            entry = _entry(manager, operation, api_version, subresource, now)
+            if now is None and old is not None and "time" in old:
+                entry["time"] = old["time"]
+            self._entries.append((entry, fields))
+
+    def store(self, obj: Object) -> None:
+        self._entries.sort(key=lambda pair: _order(pair[0]))
+        fields = []
+        for entry, paths in self._entries:
+            subresource = entry.pop("subresource", "")
+            entry["fieldsV1"] = encode(paths)
+            fields.append(entry | ({"subresource": subresource} if subresource else {}))
+        if fields:
+            obj["metadata"]["managedFields"] = fields
+        else:
+            obj["metadata"].pop("managedFields", None)
+
+
+class _Comparison:
+    def __init__(self, typed: bool) -> None:
+        self._typed = typed
+        self.added: Paths = set()
+        self.modified: Paths = set()
+        self.removed: Paths = set()
+
+    def maps(self, old: Object, new: Object, path: Path) -> None:
+        for key, value in new.items():
+            at = (*path, f"f:{key}")
+            if key not in old:
+                self._whole(value, key, at, self.added)
+            elif old[key] != value:
+                self._values(old[key], value, key, at)
+        for key, value in old.items():
+            if key not in new:
+                self._whole(value, key, (*path, f"f:{key}"), self.removed)
+
+    def _values(self, old: Any, new: Any, key: str, path: Path) -> None:
+        if isinstance(new, dict) and isinstance(old, dict | None) and not _atomic(key, path, self._typed):
+            if new or old:
+                self.maps(old or {}, new, path)
+                return
+        elif isinstance(new, list) and isinstance(old, list | None) and (new or old):
+            keys = _keys(key, [*(old or []), *new], path, self._typed)
+            if keys is not None:
+                self._lists(old or [], new, keys, path)
+                return
+        self.modified.add(path)
+
+    def _lists(self, old: list[Any], new: list[Any], keys: tuple[str, ...], path: Path) -> None:
+        before = {_item(keys, item): item for item in old}
+        after = {_item(keys, item): item for item in new}
+        for element, item in after.items():
+            at = (*path, element)
+            if element not in before:
+                self._whole(item, "", at, self.added)
+            elif before[element] != item:
+                if keys == ("uid",) or not isinstance(item, dict):
+                    self.modified.add(at)
+                else:
+                    self.maps(before[element], item, at)
+        for element, item in before.items():
+            if element not in after:
+                self._whole(item, "", (*path, element), self.removed)
+
+    def _whole(self, value: Any, key: str, path: Path, into: Paths) -> None:
+        into.add(path)
+        if (
+            isinstance(value, dict)
+            and not _atomic(key, path, self._typed)
+            and not path[-1].startswith('k:{"uid"')
+        ):
+            for field, below in value.items():
+                self._whole(below, field, (*path, f"f:{field}"), into)
+        elif isinstance(value, list) and value:
+            keys = _keys(key, value, path, self._typed)
+            for item in value if keys is not None else ():
+                self._whole(item, "", (*path, _item(keys or (), item)), into)
+
+
+def _collect(value: Object, path: Path, found: Paths, *, typed: bool) -> None:
+    for key, below in value.items():
+        at = (*path, f"f:{key}")
+        keys = _keys(key, below, at, typed) if isinstance(below, list) and below else None
+        if isinstance(below, dict) and below and not _atomic(key, at, typed):
+            _collect(below, at, found, typed=typed)
+        elif keys is not None:
+            for item in below:
+                inner = (*at, _item(keys, item))
+                found.add(inner)
+                if isinstance(item, dict) and keys != ("uid",):
+                    _collect(item, inner, found, typed=typed)
+        else:
+            found.add(at)
+
+
+def _tracked(obj: Object, subresource: str) -> Object:
+    tracked = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    if subresource == "status":
+        tracked.pop("spec", None)
+    meta = obj.get("metadata") or {}
+    tracked["metadata"] = {key: value for key, value in meta.items() if key not in _UNTRACKED_META}
+    return tracked
+
+
+def _keys(field: str, items: list[Any], path: Path, typed: bool) -> tuple[str, ...] | None:
+    """The keys of a list's items, () for a set, None for a list that is one value."""
+    if not typed and not (field in _META_LISTS and path[0] == "f:metadata"):
+        return None
+    if field in _SETS:
+        return ()
+    for keys in _LIST_KEYS.get(field, ()):
+        if all(isinstance(item, dict) and keys[0] in item for item in items):
+            return keys
+    return None
+
+
+def _item(keys: tuple[str, ...], item: Any) -> str:
+    if not keys:
+        return f"v:{json.dumps(item)}"
+    found = {key: item.get(key, "TCP" if key == "protocol" else None) for key in keys}
+    return f"k:{json.dumps(found, separators=(',', ':'), sort_keys=True)}"
+
+
+def _atomic(field: str, path: Path, typed: bool) -> bool:
+    # Labels and annotations, data and limits may be named like anything.
+    parent = path[-2] if len(path) > 1 else ""
+    return (
+        typed and field in _ATOMIC and parent not in ("f:labels", "f:annotations", "f:data", "f:stringData")
+    )
+
+
+def _below(path: Path, roots: Paths) -> bool:
+    return any(path[:length] in roots for length in range(1, len(path) + 1))
+
+
+def _identity(entry: Object) -> tuple[str, str, str]:
+    return entry["manager"], entry["operation"], entry.get("subresource") or ""
+
+
+def _entry(manager: str, operation: str, api_version: str, subresource: str, now: datetime | None) -> Object:
+    entry: Object = {"manager": manager, "operation": operation, "apiVersion": api_version}
+    if now is not None:
+        entry["time"] = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": {}}
+    return entry | ({"subresource": subresource} if subresource else {})
+
+
+def _order(entry: Object) -> tuple[str, str, str, str, str]:
+    # Apply before Update, no time first, then by manager: sortEncodedManagedFields.
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry["manager"],
+        entry.get("apiVersion") or "",
+        entry.get("subresource") or "",
+    )
+
+
+def _prune(node: Object) -> None:
+    if len(node) == 1:
+        node.pop(".", None)
+    for key, below in node.items():
+        if key != ".":
+            _prune(below)
+
+
+def _timeless(entries: list[Object] | None) -> list[Object]:
+    return [{k: v for k, v in entry.items() if k != "time"} for entry in entries or []]
