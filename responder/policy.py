@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
-from responder.matchers import Matcher
-from responder.model import Direction, ScaleType
+from responder import templates
+from responder.matchers import Matcher, all_match
+from responder.model import Direction, Record, ScaleType, TargetRef
 
 
 class SelectPolicy(StrEnum):
@@ -89,6 +91,29 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAction:
+    """Cordon the alert's node, at most so many nodes and so much of the GPU pool at once.
+
+    Lifted once the fault's alert has been resolved for `lift_after`; None leaves that to a person.
+    """
+
+    action: str = "Cordon"
+    max_nodes: int = 1
+    max_percent: float = 10
+    lift_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrigger:
+    """A trigger that acts on a node; `before` of the other triggers stand ahead of it in the file."""
+
+    name: str
+    matchers: tuple[Matcher, ...]
+    node: NodeAction
+    before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TargetTemplate:
     """`scaleTargetRef` with `{{ $labels.x }}` still in it."""
 
@@ -125,6 +150,7 @@ class Policy:
     ready_timeout: timedelta = timedelta(seconds=600)
     capacity: Capacity = Capacity.IGNORE
     timing: Timing = Timing()
+    node_triggers: tuple[NodeTrigger, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +204,167 @@ class Rejection:
     message: str
 
 
+# (kind, group) by what kubernetes-mixin calls it in workload_type, in lower case.
+_KINDS = {
+    "deployment": ("Deployment", "apps"),
+    "statefulset": ("StatefulSet", "apps"),
+    "replicaset": ("ReplicaSet", "apps"),
+    "daemonset": ("DaemonSet", "apps"),
+    "job": ("Job", "batch"),
+    "cronjob": ("CronJob", "batch"),
+    "replicationcontroller": ("ReplicationController", ""),
+    "leaderworkerset": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io"),
+    "rollout": ("Rollout", "argoproj.io"),
+    "cloneset": ("CloneSet", "apps.kruise.io"),
+}
+_WITHOUT_SCALE = frozenset({("DaemonSet", "apps"), ("Job", "batch"), ("CronJob", "batch")})
+_PODS = frozenset({"barepod", "staticpod", "pod"})
+# As kube-state-metrics names them. `job` is not here: in Prometheus it is the scrape job.
+_KIND_LABELS = {
+    "deployment": ("Deployment", "apps"),
+    "statefulset": ("StatefulSet", "apps"),
+    "replicaset": ("ReplicaSet", "apps"),
+    "replicationcontroller": ("ReplicationController", ""),
+    "daemonset": ("DaemonSet", "apps"),
+    "job_name": ("Job", "batch"),
+    "cronjob": ("CronJob", "batch"),
+}
+
+
 def policy_of(policies: Sequence[Policy], labels: Mapping[str, str]) -> Policy | None:
     """The first policy in file order whose matchers all hold."""
-    raise NotImplementedError
+    for policy in policies:
+        if all_match(policy.matchers, labels):
+            return policy
+    return None
 
 
 def trigger_of(policy: Policy, labels: Mapping[str, str]) -> Trigger | None:
-    """The first trigger of the policy whose matchers all hold."""
-    raise NotImplementedError
+    """The first trigger of the policy whose matchers all hold; None if that one acts on the node."""
+    for index, trigger in enumerate(policy.triggers):
+        if all_match(trigger.matchers, labels):
+            node = node_trigger_of(policy, labels) if policy.node_triggers else None
+            return None if node is not None and node.before <= index else trigger
+    return None
+
+
+def node_trigger_of(policy: Policy, labels: Mapping[str, str]) -> NodeTrigger | None:
+    """The policy's trigger that acts on the alert's node, if it is the first whose matchers all hold."""
+    for node in policy.node_triggers:
+        if all_match(node.matchers, labels):
+            ahead = policy.triggers[: node.before]
+            return None if any(all_match(trigger.matchers, labels) for trigger in ahead) else node
+    return None
+
+
+def target_of(
+    policy: Policy, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> TargetRef | Rejection | None:
+    """The workload that the alert is about, as the policy's scaleTargetRef or the alert's labels name it.
+
+    None when neither does: the pod label may still lead there, by reading its owners.
+    """
+    if policy.target is not None:
+        return _from_template(policy.target, labels, annotations)
+    workload, kind = labels.get("workload", ""), labels.get("workload_type", "")
+    if workload and kind:
+        return _from_workload(workload, kind, labels)
+    named = [label for label in _KIND_LABELS if labels.get(label)]
+    if len(named) > 1:
+        return Rejection(f"The alert has the labels {' and '.join(named)}, and only one can be the target.")
+    if named:
+        return _checked(_KIND_LABELS[named[0]], labels[named[0]], labels)
+    return None
+
+
+def governing(settings: Settings, record: Record) -> Policy | None:
+    """The first policy in file order that any known alert of the record falls under."""
+    claims = [policy_of(settings.policies, span.labels) for span in record.alerts.values()]
+    for policy in settings.policies:
+        if any(claim is policy for claim in claims):
+            return policy
+    return None
+
+
+def allowed(settings: Settings, namespace: str) -> bool:
+    """True if the policy file lets targets be in this namespace."""
+    globs = settings.allowed_namespaces
+    return not globs or any(fnmatchcase(namespace, glob) for glob in globs)
+
+
+def ours(settings: Settings, labels: Mapping[str, str]) -> bool:
+    """False if the alert's `cluster` label names another cluster than the policy file does."""
+    return not settings.cluster or labels.get("cluster", "") in ("", settings.cluster)
+
+
+def stands_alone(settings: Settings, labels: Mapping[str, str]) -> bool:
+    """True if the alert is a hold or the heartbeat, and is kept whatever target it may have."""
+    heartbeat = settings.heartbeat
+    if heartbeat is not None and all_match(heartbeat.matchers, labels):
+        return True
+    return any(all_match(hold.matchers, labels) for hold in settings.holds)
+
+
+def value_query(
+    trigger: Trigger, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str | Rejection | None:
+    """The PromQL that gives the trigger's value for this alert; None if it is not sized by a query."""
+    source = trigger.scale.value_from
+    if source is None or not source.query:
+        return None
+    try:
+        return templates.render_query(source.query, labels, annotations)
+    except templates.MissingError as error:
+        return Rejection(f"The query of trigger {trigger.name} cannot be asked: {error}.")
+
+
+def _from_template(
+    target: TargetTemplate, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> TargetRef | Rejection:
+    try:
+        namespace = templates.render(target.namespace, labels, annotations)
+        name = templates.render(target.name, labels, annotations)
+    except templates.MissingError as error:
+        return Rejection(f"The target cannot be named: {error}.")
+    group = target.api_version.rpartition("/")[0]
+    return _legal(TargetRef(namespace, target.kind, name, group))
+
+
+def _from_workload(name: str, kind: str, labels: Mapping[str, str]) -> TargetRef | Rejection | None:
+    if kind.lower() in _PODS:
+        return Rejection(f"Label workload_type is {_short(kind)}, and a pod without an owner has no scale.")
+    known = _KINDS.get(kind.lower())
+    if known is None:
+        # `Kind.group`; a custom kind without its group has to be looked up by discovery.
+        bare, _, group = kind.partition(".")
+        if not group:
+            return None
+        known = (bare, group)
+    return _checked(known, name, labels)
+
+
+def _checked(known: tuple[str, str], name: str, labels: Mapping[str, str]) -> TargetRef | Rejection:
+    # An exporter scraped without honorLabels has its own namespace in `namespace`.
+    namespace = labels.get("exported_namespace") or labels.get("namespace", "")
+    kind, group = known
+    if not namespace:
+        return Rejection(f"The alert names {kind} {_short(name)} and has no label 'namespace'.")
+    if known in _WITHOUT_SCALE:
+        return Rejection(
+            f"{kind} {_short(name)} in namespace {_short(namespace)} cannot be scaled: "
+            f"a {kind} has no replicas of its own."
+        )
+    return _legal(TargetRef(namespace, kind, name, group))
+
+
+def _legal(target: TargetRef) -> TargetRef | Rejection:
+    if not templates.is_namespace(target.namespace):
+        return Rejection(f"{_short(target.namespace)} is not a legal Kubernetes namespace.")
+    if not templates.is_object_name(target.name):
+        return Rejection(f"{_short(target.name)} is not a legal name of a Kubernetes {target.kind}.")
+    return target
+
+
+def _short(text: str, limit: int = 80) -> str:
+    """The text quoted for a sentence, on one line and not endless: it comes from outside."""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
