@@ -1,0 +1,5 @@
+"""`python -m responder` is `gpu-responder`."""
+
+from responder.cli import main
+
+main()
