@@ -1,0 +1,467 @@
+"""The store in one SQLite file: for one host, any number of processes and threads."""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from responder.codec import decode, encode
+from responder.errors import ConfigError, Conflict, StoreUnavailable
+from responder.model import (
+    AuditEntry,
+    Commit,
+    Delivery,
+    Direction,
+    HistoryEntry,
+    Outcome,
+    Override,
+    Reason,
+    Record,
+    Silence,
+    Span,
+)
+from responder.store import StoredEntry, Summary
+from responder.store.bell import Bell
+from responder.store.holder import is_dead
+from responder.store.schema import migrate
+from responder.store.writer import Writer, inode, open_lock, unavailable
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 2.0
+LARGEST_INBOX_READ = 16 * 2**20
+"""Bytes of deliveries read at once, so that a backlog of large groups does not fill the memory."""
+PAGE = 500
+KEPT_ENDED = timedelta(days=90)
+"""How long overrides and silences are kept after their end."""
+PRUNE_EVERY = 1000
+"""Entries of history between two looks at its bounds."""
+SYNC = {"normal": "NORMAL", "full": "FULL"}
+
+
+class SqliteStore:
+    """See the module. To be opened after a fork, never before one.
+
+    `sync` "normal" survives the death of any process, "full" that of the host. History is bounded by
+    `history_rows` and `history_age`. Raises ConfigError if the database is not this service's or cluster's,
+    and StoreUnavailable if it cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        cluster: str = "",
+        sync: str = "normal",
+        *,
+        history_rows: int = 200_000,
+        history_age: timedelta = timedelta(days=30),
+        patience: float = 8.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if sync not in SYNC:
+            raise ConfigError(f"--store-sync: {sync!r} is none of {', '.join(SYNC)}")
+        self.path = Path(path).absolute()
+        self._sync = SYNC[sync]
+        self._history_rows = history_rows
+        self._history_age = history_age
+        self._since_prune = PRUNE_EVERY
+        self._clock = clock
+        self._idle: list[tuple[int, sqlite3.Connection]] = []
+        self._ready_lock = threading.Lock()
+        self._ready_until = 0.0
+        self._not_ready = ""
+        self._prepare(cluster)
+        self._bell = Bell(self.path)
+        self._writer = Writer(self.path, self._connect, self._bell.ring, patience)
+
+    # Deliveries
+
+    def append(self, delivery: Delivery) -> None:
+        """Keep a delivery; durable on return. Wakes the actor. Raises StoreUnavailable."""
+        body = encode(delivery)
+        self._writer.run(lambda c: _insert(c, "INSERT INTO inbox (body) VALUES (?)", (body,)), rings=True)
+
+    def inbox(self, limit: int) -> list[tuple[str, Delivery]]:
+        """The oldest deliveries and their ids: at most `limit`, and fewer when they are large."""
+        sizes = self._read("SELECT id, length(body) FROM inbox ORDER BY id LIMIT ?", (limit,))
+        last, total = 0, 0
+        for identity, size in sizes:
+            if total and total + size > LARGEST_INBOX_READ:
+                break
+            last, total = identity, total + size
+        rows = self._read("SELECT id, body FROM inbox WHERE id <= ? ORDER BY id LIMIT ?", (last, limit))
+        return [(str(identity), decode(body, Delivery)) for identity, body in rows]
+
+    def wait(self, timeout: float) -> bool:
+        """Wait, at most so many seconds, until something is to be looked at. True if so.
+
+        Other processes wake the one that took the lease last; `ring` of this process wakes it always.
+        """
+        return self._bell.wait(timeout)
+
+    def ring(self) -> None:
+        """Wake the actor, whichever process it is in."""
+        self._bell.ring()
+
+    # Records
+
+    def record(self, key: str) -> tuple[Record, int] | None:
+        """A target's record and its version."""
+        rows = self._read("SELECT body, version FROM records WHERE key = ?", (key,))
+        return (decode(rows[0][0], Record), rows[0][1]) if rows else None
+
+    def records(self) -> Iterator[tuple[Record, int]]:
+        """All records in the order of their keys, a page at a time."""
+        last = ""
+        while True:
+            rows = self._read(
+                "SELECT key, body, version FROM records WHERE key > ? ORDER BY key LIMIT ?", (last, PAGE)
+            )
+            for key, body, version in rows:
+                last = key
+                yield decode(body, Record), version
+            if len(rows) < PAGE:
+                return
+
+    def intents(self) -> list[Record]:
+        """Records with an intent that is pending or outstanding."""
+        return [
+            decode(body, Record)
+            for (body,) in self._read("SELECT body FROM records WHERE pending ORDER BY key", ())
+        ]
+
+    def commit(self, commit: Commit) -> Mapping[str, int]:
+        """Make all of the changes or none; returns the records' new versions.
+
+        A changed record's version is one more. Raises Conflict if any version is not that in the store.
+        """
+        records = [(record, version, encode(record)) for record, version in commit.records]
+        history = [_history_row(entry) for entry in commit.history]
+        standing = [(span.fingerprint, encode(span)) for span in commit.standing]
+        drained = [(int(identity),) for identity in commit.drained]
+
+        def apply(c: sqlite3.Connection) -> dict[str, int]:
+            for record, version, _ in records:
+                _expect(c, record.target.key, version)
+            for key, version in commit.forgotten:
+                _expect(c, key, version)
+            versions = {record.target.key: version + 1 for record, version, _ in records}
+            c.executemany(
+                "INSERT OR REPLACE INTO records (key, version, pending, reason, heard_at, body)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                [_record_row(record, version + 1, body) for record, version, body in records],
+            )
+            c.executemany("DELETE FROM records WHERE key = ?", [(key,) for key, _ in commit.forgotten])
+            c.executemany("INSERT OR REPLACE INTO standing (fingerprint, body) VALUES (?, ?)", standing)
+            c.executemany(
+                "DELETE FROM standing WHERE fingerprint = ?", [(gone,) for gone in commit.standing_gone]
+            )
+            c.executemany(_INSERT_HISTORY, history)
+            c.executemany("DELETE FROM inbox WHERE id = ?", drained)
+            self._prune(c, len(history))
+            return versions
+
+        return self._writer.run(apply)
+
+    def standing(self) -> tuple[Span, ...]:
+        """Alerts that stand for themselves: holds and heartbeats."""
+        rows = self._read("SELECT body FROM standing ORDER BY fingerprint", ())
+        return tuple(decode(body, Span) for (body,) in rows)
+
+    def summary(self, now: datetime, alert_timeout: timedelta) -> Summary:
+        """What the metrics tell of all records, read without reading them all."""
+        late = now - alert_timeout
+        unheard = self._read("SELECT body FROM records WHERE heard_at < ?", (late.timestamp(),))
+        unknown = [
+            span
+            for (body,) in unheard
+            for span in decode(body, Record).alerts.values()
+            if span.firing and not span.suppressed and span.last_seen_at < late
+        ]
+        pending = [
+            (record.target.key, intent.decided_at)
+            for record in self.intents()
+            for intent in (record.intent, record.outstanding)
+            if intent is not None
+        ]
+        at_max = self._read("SELECT key FROM records WHERE reason = ?", (Reason.AT_MAX_REPLICAS.value,))
+        counts = self._read("SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM records)", ())
+        return Summary(
+            inbox=counts[0][0],
+            records=counts[0][1],
+            pending=tuple(pending),
+            at_max=tuple(key for (key,) in at_max),
+            unknown_alerts=len(unknown),
+        )
+
+    # People
+
+    def overrides(self, include_ended: bool = False) -> tuple[Override, ...]:
+        """Overrides in force or to come, by id; with those that ended, if asked."""
+        return self._ending("overrides", Override, include_ended)
+
+    def put_override(self, override: Override) -> None:
+        """Keep an override, in place of the one with its id, and wake the actor."""
+        ends = override.ends_at if override.expired_at is None else min(override.ends_at, override.expired_at)
+        self._put_ending("overrides", override.id, ends, encode(override))
+
+    def silences(self, include_expired: bool = False) -> tuple[Silence, ...]:
+        """Silences in force or to come, by id; with those that expired, if asked."""
+        return self._ending("silences", Silence, include_expired)
+
+    def put_silence(self, silence: Silence) -> None:
+        """Keep a silence, in place of the one with its id, and wake the actor."""
+        self._put_ending("silences", silence.id, silence.ends_at, encode(silence))
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Add a line to the audit; there is no way to change one."""
+        row = (entry.at.timestamp(), encode(entry))
+        self._writer.run(lambda c: _insert(c, "INSERT INTO audit (at, body) VALUES (?, ?)", row))
+
+    def audits(self, limit: int) -> list[AuditEntry]:
+        """The newest lines of the audit, newest first."""
+        rows = self._read("SELECT body FROM audit ORDER BY id DESC LIMIT ?", (limit,))
+        return [decode(body, AuditEntry) for (body,) in rows]
+
+    # History
+
+    def history(
+        self,
+        *,
+        target: str = "",
+        namespace: str = "",
+        kind: str = "",
+        name: str = "",
+        reason: str = "",
+        since: datetime | None = None,
+        limit: int = 100,
+        id: int | None = None,  # noqa: A002 - the word of the interface
+        namespaces: Sequence[str] | None = None,
+    ) -> list[StoredEntry]:
+        """Entries that fit all that is given, newest first. `namespaces` are globs; None is no limit."""
+        if target:
+            namespace, kind, name = target.split("/", 2)
+        exact = {"namespace": namespace, "kind": kind.lower(), "name": name, "reason": reason}
+        wanted = [(f"{column} = ?", value) for column, value in exact.items() if value]
+        clauses = [clause for clause, _ in wanted]
+        values: list[Any] = [value for _, value in wanted]
+        if since is not None:
+            clauses.append("at >= ?")
+            values.append(since.timestamp())
+        if id is not None:
+            clauses.append("id = ?")
+            values.append(id)
+        if namespaces is not None:
+            clauses.append(f"({' OR '.join(['namespace GLOB ?'] * len(namespaces)) or '0'})")
+            values.extend(namespaces)
+        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
+        # Clauses are constants of this function; what was asked for goes in as values.
+        query = f"SELECT id, body FROM history {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
+        rows = self._read(query, (*values, max(limit, 0)))
+        return [StoredEntry(identity, decode(body, HistoryEntry)) for identity, body in rows]
+
+    def actions_since(self, direction: Direction, since: datetime) -> list[datetime]:
+        """When changes of ours took effect, or may have, oldest first."""
+        rows = self._read(
+            "SELECT at FROM history WHERE outcome IS NOT NULL AND direction = ? AND at >= ?"
+            " AND outcome IN (?, ?) ORDER BY at",
+            (direction.value, since.timestamp(), Outcome.APPLIED.value, Outcome.UNCERTAIN.value),
+        )
+        return [datetime.fromtimestamp(at, UTC) for (at,) in rows]
+
+    # The actor's lease
+
+    def lease(self, name: str, holder: str, ttl: timedelta, now: datetime) -> bool:
+        """Acquire or renew; True if it is the holder's now. Who holds the lease hears the bell.
+
+        `holder` is best `holder.this_process()`: the lease of a process of this host that died is free.
+        """
+
+        def take(c: sqlite3.Connection) -> bool:
+            at = now.timestamp()
+            row = c.execute("SELECT holder, renewed_at, ttl FROM lease WHERE name = ?", (name,)).fetchone()
+            if row is not None and row[0] != holder:
+                if at < row[1]:
+                    # The clock went back: that it was renewed later than now cannot be waited for.
+                    c.execute("UPDATE lease SET renewed_at = ? WHERE name = ?", (at, name))
+                if at < row[1] + row[2] and not is_dead(row[0]):
+                    return False
+            c.execute(
+                "INSERT OR REPLACE INTO lease (name, holder, renewed_at, ttl) VALUES (?, ?, ?, ?)",
+                (name, holder, at, ttl.total_seconds()),
+            )
+            return True
+
+        held = self._writer.run(take)
+        if held:
+            # Two that bind at once disturb each other, and the next renewal mends it.
+            with contextlib.suppress(OSError):
+                self._bell.hold()
+        return held
+
+    def release(self, name: str, holder: str) -> None:
+        """Give a lease back, if it is the holder's."""
+        self._writer.run(
+            lambda c: _insert(c, "DELETE FROM lease WHERE name = ? AND holder = ?", (name, holder))
+        )
+
+    # The service
+
+    def ready(self) -> str:
+        """Why deliveries cannot be taken, as one sentence; empty when they can. Tried by writing."""
+        with self._ready_lock:
+            if time.monotonic() >= self._ready_until:
+                try:
+                    self._writer.run(
+                        lambda c: _insert(
+                            c, "INSERT OR REPLACE INTO meta (key, value) VALUES ('tried', ?)", (os.getpid(),)
+                        )
+                    )
+                    self._not_ready = ""
+                except StoreUnavailable as error:
+                    self._not_ready = str(error)
+                self._ready_until = time.monotonic() + 1.0
+            return self._not_ready
+
+    def close(self) -> None:
+        """Finish what was begun and close; what is asked after that is StoreUnavailable."""
+        self._writer.close()
+        while self._idle:
+            self._idle.pop()[1].close()
+        self._bell.close()
+
+    def _prepare(self, cluster: str) -> None:
+        try:
+            lock = open_lock(self.path)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                with contextlib.closing(self._connect()) as connection:
+                    migrate(connection, self.path, cluster)
+            finally:
+                os.close(lock)
+        except (sqlite3.Error, OSError) as error:
+            raise unavailable(error, self.path) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._sync}")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _read(self, query: str, values: Sequence[Any]) -> list[Any]:
+        try:
+            found = inode(self.path)
+            opened, connection = self._reader(found)
+            try:
+                rows = connection.execute(query, values).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise unavailable(error, self.path) from error
+        self._idle.append((opened, connection))
+        return rows
+
+    def _reader(self, found: int) -> tuple[int, sqlite3.Connection]:
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                opened, connection = self._idle.pop()
+                if opened == found:
+                    return opened, connection
+                connection.close()
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode=ro",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        return found, connection
+
+    def _ending(self, table: str, noun: type[T], ended_too: bool) -> tuple[T, ...]:
+        after = 0.0 if ended_too else self._clock()
+        query = f"SELECT body FROM {table} WHERE ends_at > ? ORDER BY id"  # noqa: S608 - our own table
+        rows = self._read(query, (after,))
+        return tuple(decode(body, noun) for (body,) in rows)
+
+    def _put_ending(self, table: str, identity: str, ends_at: datetime, body: bytes) -> None:
+        insert = f"INSERT OR REPLACE INTO {table} (id, ends_at, body) VALUES (?, ?, ?)"  # noqa: S608
+        prune = f"DELETE FROM {table} WHERE ends_at < ? AND id != ?"  # noqa: S608 - our own table
+
+        def put(c: sqlite3.Connection) -> None:
+            c.execute(insert, (identity, ends_at.timestamp(), body))
+            c.execute(prune, (self._clock() - KEPT_ENDED.total_seconds(), identity))
+
+        self._writer.run(put, rings=True)
+
+    def _prune(self, connection: sqlite3.Connection, added: int) -> None:
+        self._since_prune += added
+        if not added or self._since_prune < min(PRUNE_EVERY, self._history_rows):
+            return
+        self._since_prune = 0
+        oldest = self._clock() - self._history_age.total_seconds()
+        connection.execute("DELETE FROM history WHERE at < ?", (oldest,))
+        connection.execute(
+            "DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (self._history_rows,)
+        )
+
+
+_INSERT_HISTORY = (
+    "INSERT INTO history (at, namespace, kind, name, reason, outcome, direction, body)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _insert(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
+    connection.execute(statement, values)
+
+
+def _expect(connection: sqlite3.Connection, key: str, version: int) -> None:
+    row = connection.execute("SELECT version FROM records WHERE key = ?", (key,)).fetchone()
+    found = 0 if row is None else row[0]
+    if found != version:
+        raise Conflict(f"{key}: the record has version {found} and not {version}: somebody wrote first")
+
+
+def _record_row(record: Record, version: int, body: bytes) -> tuple[Any, ...]:
+    heard = [
+        span.last_seen_at.timestamp()
+        for span in record.alerts.values()
+        if span.firing and not span.suppressed
+    ]
+    return (
+        record.target.key,
+        version,
+        record.intent is not None or record.outstanding is not None,
+        record.verdict.reason.value if record.verdict is not None else "",
+        min(heard, default=None),
+        body,
+    )
+
+
+def _history_row(entry: HistoryEntry) -> tuple[Any, ...]:
+    namespace, kind, name = entry.target.split("/", 2)
+    direction = Direction.UP if entry.desired > entry.current else Direction.DOWN
+    return (
+        entry.at.timestamp(),
+        namespace,
+        kind,
+        name,
+        entry.reason.value,
+        entry.outcome.value if entry.outcome is not None else None,
+        direction.value if entry.desired != entry.current else None,
+        encode(entry),
+    )
