@@ -32,7 +32,7 @@ class Reason(StrEnum):
     SCALED_DOWN = "ScaledDown"
     PINNED = "Pinned"
     PIN_ENDED = "PinEnded"
-    # It acts less than asked, or not at all, because of a limit.
+    # It does not act, because of a limit. (When a limit only shortens a step, the message says so.)
     AT_MAX_REPLICAS = "AtMaxReplicas"
     AT_MIN_REPLICAS = "AtMinReplicas"
     RATE_LIMITED = "RateLimited"
@@ -127,7 +127,8 @@ class Span:
     """What is known of one alert: from the first `firing` to a `resolved` not older than it.
 
     `opened_at` is when this span's first notification was received; a span that re-opens keeps it.
-    `denied_at` is when every Alertmanager first said it knows nothing of it; a second read settles that.
+    A firing span with `ends_at` has re-opened after that resolve. `denied_at` is when every Alertmanager
+    first said it knows nothing of it; a second read settles that.
     """
 
     fingerprint: str
@@ -195,10 +196,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A step of the recommendation as a function of time: in force until the next one."""
+    """A step of the recommendation as a function of time: in force until the next one.
+
+    None is "what is there": nothing asks for another number.
+    """
 
     at: datetime
-    replicas: int
+    replicas: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +223,13 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Reverts:
-    """Writes of ours that another field manager undid."""
+    """Writes of ours that another field manager undid, and the count that it put back."""
 
     count: int
     last_at: datetime
     manager: str
     until: datetime | None = None
+    replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +241,8 @@ class Failure:
     since: datetime
     retry_at: datetime
     attempts: int = 1
+    generation: int | None = None
+    """The target's when a write failed, since a change of it is reason to try again; None: it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +268,7 @@ class Record:
     manager: str = ""
     alerts: Mapping[str, Span] = field(default_factory=dict)
     episodes: Mapping[str, Episode] = field(default_factory=dict)
-    """By trigger name."""
+    """By `policy/trigger`: two policies may use one name."""
     ledger: Ledger = field(default_factory=Ledger)
     shadow: Ledger = field(default_factory=Ledger)
     """The dry run's ledger."""
@@ -279,6 +286,8 @@ class Record:
     """The namespaces that the senders of these alerts may reach; None is no limit."""
     ready: int | None = None
     pods_known_at: datetime | None = None
+    missing: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when a firing trigger's value cannot be had, by trigger name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +453,9 @@ class Decision:
     override: str | None = None
     alerts: tuple[str, ...] = ()
     recommendation: int | None = None
-    """What the triggers ask for before limits; recorded also while held."""
+    """What the triggers ask for before limits, None for what is there; recorded also while held."""
+    missing: tuple[str, ...] = ()
+    """Firing triggers whose value could not be had."""
     look_again_at: datetime | None = None
     chain: tuple[Step, ...] = ()
     dry_run: bool = False

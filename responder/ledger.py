@@ -1,0 +1,140 @@
+"""What a record keeps of acting: steps, changes, cooldowns, foreign changes, recommendations. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from responder.model import (
+    Change,
+    Decision,
+    Direction,
+    Intent,
+    Ledger,
+    Reason,
+    Recommendation,
+    Record,
+    Reverts,
+)
+
+LOOK_BACK = timedelta(hours=1)
+"""Nothing looks back longer: autoscaling/v2 allows windows of an hour and periods of half an hour."""
+REVERTS_WITHIN = timedelta(hours=24)
+BACKOFF = timedelta(minutes=10)
+LONGEST_BACKOFF = timedelta(hours=6)
+_CHANGES_KEPT = 8
+"""However old: what a revert restores, and whether a 0 is ours, is told from the last changes."""
+
+
+def charge(record: Record, intent: Intent, *, dry_run: bool = False) -> Record:
+    """Count a change of ours that took effect, from its `decided_at`. Charging an intent twice counts once.
+
+    A dry run's change is kept in the shadow ledger, and leaves the record's replicas alone.
+    """
+    ledger = record.shadow if dry_run else record.ledger
+    if any(change.intent == intent.id for change in ledger.changes):
+        return record
+    ledger = _charged(ledger, intent)
+    if dry_run:
+        return replace(record, shadow=ledger)
+    zero_from = record.zero_from
+    if intent.to_replicas > 0:
+        zero_from = None
+    elif intent.reason is Reason.PINNED and intent.from_replicas > 0:
+        zero_from = intent.from_replicas
+    return replace(record, ledger=ledger, replicas=intent.to_replicas, zero_from=zero_from)
+
+
+def foreign(record: Record, replicas: int, manager: str, now: datetime) -> Record:
+    """Respect a change that no intent explains, first seen now. One that undoes ours is a revert."""
+    return replace(
+        record,
+        replicas=replicas,
+        manager=manager,
+        foreign_at=now,
+        zero_from=None,
+        reverts=_reverts(record, replicas, manager, now),
+    )
+
+
+def note(record: Record, decision: Decision, now: datetime, dry_run: bool = False) -> Record:
+    """Keep what a look found, also when it holds: the recommendation, and since when a value is missing."""
+    ledger = record.shadow if dry_run else record.ledger
+    noted = _noted(ledger, decision.recommendation, now)
+    missing: Mapping[str, datetime] = {name: record.missing.get(name, now) for name in decision.missing}
+    if noted is ledger and missing == record.missing:
+        return record
+    if dry_run:
+        return replace(record, shadow=noted, missing=missing)
+    return replace(record, ledger=noted, missing=missing)
+
+
+def with_steps_of(record: Record, episodes: frozenset[str]) -> Record:
+    """Drop the steps of all other episodes."""
+    return replace(record, ledger=_of(record.ledger, episodes), shadow=_of(record.shadow, episodes))
+
+
+FALLBACK = "/fallback"
+"""Ends the name under which the steps of a trigger's fallback are counted, beside those it is sized by."""
+
+
+def _of(ledger: Ledger, episodes: frozenset[str]) -> Ledger:
+    kept = {name: steps for name, steps in ledger.steps.items() if name.removesuffix(FALLBACK) in episodes}
+    return ledger if len(kept) == len(ledger.steps) else replace(ledger, steps=kept)
+
+
+def _charged(ledger: Ledger, intent: Intent) -> Ledger:
+    at = intent.decided_at
+    steps = ledger.steps
+    if intent.episode is not None:
+        steps = {**steps, intent.episode: steps.get(intent.episode, 0) + 1}
+    change = Change(at, intent.from_replicas, intent.to_replicas, intent.id)
+    recent = [old for old in ledger.changes if old.at > at - LOOK_BACK]
+    changes = (*max(recent, list(ledger.changes[1 - _CHANGES_KEPT :]), key=len), change)
+    if intent.direction is Direction.UP:
+        last_up_at = at if ledger.last_up_at is None else max(at, ledger.last_up_at)
+        return replace(
+            ledger, steps=steps, changes=changes, last_up_at=last_up_at, last_up_to=intent.to_replicas
+        )
+    last_down_at = at if ledger.last_down_at is None else max(at, ledger.last_down_at)
+    return replace(ledger, steps=steps, changes=changes, last_down_at=last_down_at)
+
+
+def _noted(ledger: Ledger, replicas: int | None, now: datetime) -> Ledger:
+    # Without any history the past is "what is there", so that is not worth a line.
+    last = ledger.recommendations[-1].replicas if ledger.recommendations else None
+    steps = ledger.recommendations
+    if last != replicas:
+        # A clock that was set back must not put steps out of order.
+        at = max(now, steps[-1].at) if steps else now
+        steps = (*(step for step in steps if step.at != at), Recommendation(at, replicas))
+    start = now - LOOK_BACK
+    over = sum(1 for step in steps if step.at <= start)
+    steps = steps[max(over - 1, 0) :]
+    return ledger if steps == ledger.recommendations else replace(ledger, recommendations=steps)
+
+
+def _reverts(record: Record, replicas: int, manager: str, now: datetime) -> Reverts | None:
+    before = record.reverts
+    if not _undoes(record, replicas):
+        return before
+    recent = before is not None and now - before.last_at <= REVERTS_WITHIN
+    count = before.count + 1 if recent and before is not None else 1
+    until = None
+    if count > 1:
+        until = now + min(BACKOFF * 2 ** min(count - 2, 16), LONGEST_BACKOFF)
+    return Reverts(count, now, manager, until, replicas)
+
+
+def _undoes(record: Record, replicas: int) -> bool:
+    """True if our last change stood until now, and the new count is one that ours had replaced."""
+    changes = record.ledger.changes
+    standing = record.replicas
+    if not changes or changes[-1].to_replicas != standing or replicas == standing:
+        return False
+    earlier: list[int] = []
+    for change in reversed(changes):
+        if change.to_replicas != standing:
+            break
+        earlier.append(change.from_replicas)
+        standing = change.from_replicas
+    return replicas in earlier
