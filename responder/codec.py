@@ -1,6 +1,5 @@
 """The project's nouns as JSON, for the store: dataclasses out, dataclasses back."""
 
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,9 +11,14 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
-@cache
+_decoders: "dict[Any, msgspec.json.Decoder[Any]]" = {}
+
+
 def _decoder(noun: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(noun)
+    decoder = _decoders.get(noun)
+    if decoder is None:
+        decoder = _decoders[noun] = msgspec.json.Decoder(noun)
+    return decoder
 
 
 def encode(noun: Any) -> bytes:
