@@ -1,0 +1,6 @@
+"""The Kubernetes edge: the only importer of the kubernetes client and of tenacity."""
+
+from responder.kube.cluster import KubeCluster
+from responder.kube.managers import FIELD_MANAGER
+
+__all__ = ["FIELD_MANAGER", "KubeCluster"]

@@ -1,0 +1,90 @@
+"""KubeCluster: everything the responder asks of a Kubernetes cluster, behind one object."""
+
+import threading
+import time
+
+import msgspec
+
+from responder.errors import ResponderError
+from responder.kube.connection import Connection, OnCall
+from responder.kube.discovery import Discovery
+from responder.kube.ownership import Owners
+from responder.kube.pods import pods_of
+from responder.kube.workloads import Workloads
+from responder.model import Ownership, Pods, TargetRef, Workload
+
+_CHECK_SECONDS = 5.0
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class KubeCluster:
+    """One cluster, by a kubeconfig file or the pod's service account. Thread-safe; share it.
+
+    Methods raise PermanentError, TransientError or Conflict with a sentence for the person on call.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str | None = None,
+        *,
+        timeout: float = 10.0,
+        deadline: float = 20.0,
+        qps: float = 100.0,
+        burst: int = 200,
+        pool_size: int = 32,
+        on_call: OnCall | None = None,
+    ) -> None:
+        self.connection = Connection(
+            kubeconfig,
+            timeout=timeout,
+            deadline=deadline,
+            qps=qps,
+            burst=burst,
+            pool_size=pool_size,
+            on_call=on_call,
+        )
+        self.discovery = Discovery(self.connection)
+        self._workloads = Workloads(self.connection, self.discovery)
+        self._owners = Owners(self.connection, self.discovery)
+        self._checked: tuple[str, float] | None = None
+        self._check_lock = threading.Lock()
+
+    def workload(self, ref: TargetRef) -> Workload:
+        """The object and its scale, live, at one resourceVersion."""
+        return self._workloads.read(ref)
+
+    def scale(self, ref: TargetRef, workload: Workload, replicas: int, *, dry_run: bool = False) -> Workload:
+        """Write the scale if the workload is still as read; the workload as it is afterwards.
+
+        Conflict says that it is not. A TransientError leaves open whether the write took effect.
+        """
+        return self._workloads.write(ref, workload, replicas, dry_run)
+
+    def pods(self, ref: TargetRef, workload: Workload) -> Pods:
+        """The target's pods, by its scale's selector."""
+        return pods_of(self.connection, ref, self._workloads.details(ref, workload))
+
+    def ownership(self, ref: TargetRef, workload: Workload) -> Ownership:
+        """Who else decides the replicas; noticed within 10 s when one appears."""
+        return self._owners.of(ref, self._workloads.details(ref, workload))
+
+    def check(self) -> str:
+        """ "" when the API server answers, else one sentence. Asked at most every 5 s."""
+        with self._check_lock:
+            now = time.monotonic()
+            if self._checked is None or now - self._checked[1] >= _CHECK_SECONDS:
+                self._checked = (self._ask_version(), now)
+            return self._checked[0]
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _ask_version(self) -> str:
+        try:
+            self.connection.get("/version", _Version, "reach the API server", deadline=3.0)
+        except ResponderError as error:
+            return str(error)
+        return ""

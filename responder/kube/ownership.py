@@ -1,0 +1,162 @@
+"""Who else decides a target's replicas: an HPA, a KEDA ScaledObject, or a controller that scales it."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from responder.errors import PermanentError
+from responder.kube.connection import Connection
+from responder.kube.discovery import Discovery
+from responder.kube.objects import Anything, ListMeta, Meta, OwnerReference, group_of
+from responder.kube.workloads import Details
+from responder.model import Ownership, Reason, TargetRef
+
+KEDA = "keda.sh"
+_FRESH_SECONDS = 10.0
+"""An autoscaler that appears is noticed after so long at most."""
+_OWNER_SECONDS = 300.0
+"""What an owner of some uid is owned by hardly ever changes."""
+_DEEPEST = 8
+
+
+class ScaleTarget(msgspec.Struct, rename="camel"):
+    """KEDA leaves apiVersion and kind out for a Deployment."""
+
+    name: str = ""
+    kind: str = "Deployment"
+    api_version: str = "apps/v1"
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scale_target_ref: ScaleTarget | None = None
+
+
+class Autoscaler(msgspec.Struct):
+    metadata: Meta
+    spec: _Spec | None = None
+
+    @property
+    def target(self) -> tuple[str, str, str] | None:
+        """(group, kind, name) of what it scales."""
+        ref = self.spec.scale_target_ref if self.spec else None
+        if ref is None:
+            return None
+        group = group_of(ref.api_version)
+        # Deployments were once in "extensions"; the server still takes that in an old HPA.
+        return ("apps" if group == "extensions" else group), ref.kind, ref.name
+
+
+class AutoscalerList(msgspec.Struct):
+    metadata: ListMeta
+    items: list[Autoscaler] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The targets of one namespace's autoscalers by (group, kind, name); None when they must not be read."""
+
+    owners: dict[tuple[str, str, str], str] | None
+    at: float
+
+
+class Owners:
+    """Lists autoscalers once per namespace and 10 s, so that ten thousand targets stay cheap."""
+
+    def __init__(
+        self, connection: Connection, discovery: Discovery, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connection = connection
+        self._discovery = discovery
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._listed: dict[tuple[str, str], _Listed] = {}
+        self._parents: dict[str, tuple[OwnerReference | None, float]] = {}
+
+    def of(self, ref: TargetRef, details: Details) -> Ownership:
+        """The first of ScaledObject, HPA and scaling owner; `known` is False where that must not be read."""
+        known = True
+        for kind in ("ScaledObject", "HorizontalPodAutoscaler"):
+            owners = self._autoscalers(kind, ref.namespace)
+            if owners is None:
+                known = False
+            elif name := owners.get((ref.group, ref.kind, ref.name)):
+                return Ownership(owner=f"{kind} {ref.namespace}/{name}")
+        if (owner := self._scaling_owner(ref, details.owner)) is not None:
+            return Ownership(owner=f"{owner.kind} {ref.namespace}/{owner.name}")
+        return Ownership(known=known)
+
+    def _autoscalers(self, kind: str, namespace: str) -> dict[tuple[str, str, str], str] | None:
+        key = (kind, namespace)
+        now = self._clock()
+        with self._lock:
+            listed = self._listed.get(key)
+        if listed is None or now - listed.at >= _FRESH_SECONDS:
+            listed = _Listed(self._list(kind, namespace), now)
+            with self._lock:
+                self._listed[key] = listed
+        return listed.owners
+
+    def _list(self, kind: str, namespace: str) -> dict[tuple[str, str, str], str] | None:
+        if kind == "ScaledObject":
+            # Asked of discovery first: without the right, a group that does not exist answers 403 as well.
+            resource = self._discovery.find(KEDA, kind)
+            if resource is None:
+                return {}
+            path = resource.path(namespace)
+        else:
+            path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+        found: dict[tuple[str, str, str], str] = {}
+        query = {"limit": "500"}
+        doing = f"list the {kind}s of {namespace}"
+        while True:
+            try:
+                page = self._connection.get(path, AutoscalerList, doing, query=query)
+            except PermanentError as error:
+                if error.reason is Reason.FORBIDDEN:
+                    return None
+                raise
+            for item in page.items or []:
+                if item.target:
+                    found.setdefault(item.target, item.metadata.name)
+            if not page.metadata.more:
+                return found
+            query = {"limit": "500", "continue": page.metadata.more}
+
+    def _scaling_owner(self, ref: TargetRef, owner: OwnerReference | None) -> OwnerReference | None:
+        """The nearest controller above the target that has a scale of its own."""
+        for _ in range(_DEEPEST):
+            if owner is None:
+                return None
+            resource = self._discovery.find(owner.group, owner.kind)
+            if resource is None:
+                return None
+            if resource.scalable:
+                return owner
+            owner = self._parent(ref, owner)
+        return None
+
+    def _parent(self, ref: TargetRef, owner: OwnerReference) -> OwnerReference | None:
+        """The owner's own controller; None also where it must not be read: without a scale it is no rival."""
+        now = self._clock()
+        with self._lock:
+            known = self._parents.get(owner.uid)
+        if known is not None and now < known[1]:
+            return known[0]
+        resource = self._discovery.find(owner.group, owner.kind)
+        parent = None
+        if resource is not None:
+            path = resource.path(ref.namespace, owner.name)
+            try:
+                parent = self._connection.get(
+                    path, Anything, f"read {owner.kind} {ref.namespace}/{owner.name}"
+                ).metadata.controller
+            except PermanentError:
+                parent = None
+        with self._lock:
+            if len(self._parents) > 20_000:
+                self._parents.clear()
+            self._parents[owner.uid] = (parent, now + _OWNER_SECONDS)
+        return parent

@@ -1,0 +1,252 @@
+"""Reading a target live and writing its scale. Kept is only what an object's version cannot change."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from responder.errors import PermanentError, TransientError
+from responder.kube.connection import Call, Connection
+from responder.kube.discovery import Discovery, Resource
+from responder.kube.errors import NotServedError
+from responder.kube.managers import FIELD_MANAGER, SPEC_REPLICAS, holder, scale_path
+from responder.kube.objects import Anything, Json, Meta, OwnerReference, Scale
+from responder.model import Reason, TargetRef, Workload
+
+# For these the scale is a view of the object's own spec.replicas: one read has both at one version.
+_OWN_SCALE = frozenset(
+    {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"), ("", "ReplicationController")}
+)
+_SAME_VERSION_TRIES = 5
+_NAMESPACE_SECONDS = 5.0
+_NAMESPACE_FORBIDDEN_SECONDS = 60.0
+_KEPT_DETAILS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What other questions about a workload need, as of one resourceVersion.
+
+    `selector` is "" when the kind names none. `ready` and `pods` are the object's own word, None without one.
+    """
+
+    resource_version: str
+    selector: str
+    owner: OwnerReference | None
+    template: Json | None
+    ready: int | None
+    pods: int | None
+
+
+class _Namespace(msgspec.Struct):
+    metadata: Meta
+
+
+class Workloads:
+    def __init__(
+        self, connection: Connection, discovery: Discovery, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connection = connection
+        self._discovery = discovery
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._details: OrderedDict[str, Details] = OrderedDict()
+        self._paths: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._namespaces: dict[str, tuple[Meta, float]] = {}
+
+    def read(self, ref: TargetRef) -> Workload:
+        """The object and its scale at one resourceVersion, never cached."""
+        resource = self._resource(ref)
+        namespace = self._namespace(ref.namespace)
+        if namespace.deletion_timestamp:
+            raise PermanentError(
+                f"Namespace {ref.namespace} is being deleted, and {ref} with it.",
+                Reason.NAMESPACE_TERMINATING,
+            )
+        found, scale = self._both(ref, resource)
+        meta = found.metadata
+        if meta.deletion_timestamp:
+            raise PermanentError(f"{ref} is being deleted.", Reason.TARGET_GONE)
+        entries = meta.managed_fields or []
+        replicas = scale.replicas if scale else int((found.spec or {})["replicas"])
+        self._keep(ref, _details(found, scale))
+        return Workload(
+            uid=meta.uid,
+            generation=meta.generation,
+            resource_version=meta.resource_version,
+            replicas=replicas,
+            manager=holder(entries, self._path(resource, found)),
+            annotations=meta.annotations or {},
+            namespace_annotations=namespace.annotations or {},
+        )
+
+    def write(self, ref: TargetRef, workload: Workload, replicas: int, dry_run: bool) -> Workload:
+        """PUT the scale against the workload's resourceVersion; returns the workload as it is afterwards."""
+        resource = self._resource(ref)
+        body = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {
+                "name": ref.name,
+                "namespace": ref.namespace,
+                "uid": workload.uid,
+                "resourceVersion": workload.resource_version,
+            },
+            "spec": {"replicas": replicas},
+        }
+        query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        path = resource.path(ref.namespace, ref.name, "scale")
+        doing = f"{'try (dry run) to ' if dry_run else ''}scale {ref} from {workload.replicas} to {replicas}"
+        call = Call("PUT", path, doing, query, msgspec.json.encode(body))
+        scale = self._ask(ref, lambda: self._connection.send(call, Scale))
+        if dry_run or scale.metadata.resource_version == workload.resource_version:
+            return replace(workload, replicas=scale.replicas)
+        # The write was bound to the version read, so nothing but it lies between.
+        return replace(
+            workload,
+            replicas=scale.replicas,
+            resource_version=scale.metadata.resource_version,
+            generation=workload.generation + 1,
+            manager=FIELD_MANAGER,
+        )
+
+    def details(self, ref: TargetRef, workload: Workload) -> Details:
+        """Of the workload as it was read; read again when that is no longer known."""
+        with self._lock:
+            known = self._details.get(ref.key)
+        if known is not None and known.resource_version == workload.resource_version:
+            return known
+        resource = self._resource(ref)
+        details = _details(*self._both(ref, resource))
+        self._keep(ref, details)
+        return details
+
+    def _both(self, ref: TargetRef, resource: Resource) -> tuple[Anything, Scale | None]:
+        """The object and its scale at one resourceVersion; no scale where the object says it all."""
+        path = resource.path(ref.namespace, ref.name)
+        for _ in range(_SAME_VERSION_TRIES):
+            found = self._ask(ref, lambda: self._connection.get(path, Anything, f"read {ref}"))
+            if (ref.group, resource.kind) in _OWN_SCALE and isinstance(
+                (found.spec or {}).get("replicas"), int
+            ):
+                return found, None
+            scale = self._ask(
+                ref, lambda: self._connection.get(f"{path}/scale", Scale, f"read the scale of {ref}")
+            )
+            if scale.metadata.resource_version == found.metadata.resource_version:
+                return found, scale
+        raise TransientError(
+            f"Cannot read {ref}: it changes faster than it and its scale can be read at one version.",
+            kind="moving",
+        )
+
+    def _ask(self, ref: TargetRef, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except NotServedError:
+            # What discovery promised is gone: an upgrade, or a definition that was replaced.
+            self._discovery.forget(ref.group)
+            raise
+
+    def _resource(self, ref: TargetRef) -> Resource:
+        return self._discovery.scalable(ref)
+
+    def _path(self, resource: Resource, found: Anything) -> tuple[str, ...]:
+        """Where a custom resource keeps its replicas, as far as its objects tell."""
+        key = (resource.group, resource.kind)
+        if key in _OWN_SCALE:
+            return SPEC_REPLICAS
+        path = scale_path(found.metadata.managed_fields or [])
+        if path is not None:
+            self._paths[key] = path
+        return self._paths.get(key, SPEC_REPLICAS)
+
+    def _namespace(self, name: str) -> Meta:
+        """The namespace's metadata, a few seconds old at most; empty where that must not be read."""
+        now = self._clock()
+        known = self._namespaces.get(name)
+        if known is not None and now < known[1]:
+            return known[0]
+        try:
+            doing = f"read namespace {name}"
+            meta = self._connection.get(f"/api/v1/namespaces/{name}", _Namespace, doing).metadata
+            until = now + _NAMESPACE_SECONDS
+        except PermanentError as error:
+            forbidden = error.reason is Reason.FORBIDDEN
+            meta = Meta(name=name)
+            until = now + (_NAMESPACE_FORBIDDEN_SECONDS if forbidden else _NAMESPACE_SECONDS)
+        except TransientError:
+            if known is None:
+                raise
+            meta, until = known[0], now + 1.0
+        self._namespaces[name] = (meta, until)
+        return meta
+
+    def _keep(self, ref: TargetRef, details: Details) -> None:
+        with self._lock:
+            self._details[ref.key] = details
+            self._details.move_to_end(ref.key)
+            while len(self._details) > _KEPT_DETAILS:
+                self._details.popitem(last=False)
+
+
+def _details(found: Anything, scale: Scale | None) -> Details:
+    spec, status = found.spec or {}, found.status or {}
+    if scale is not None:
+        selector = scale.status.selector if scale.status else ""
+        pods: int | None = scale.status.replicas if scale.status else None
+    else:
+        selector, pods = selector_words(spec.get("selector")), status.get("replicas", 0)
+    template = spec.get("template")
+    pod_spec = template.get("spec") if isinstance(template, dict) else None
+    ready = status.get("readyReplicas", 0 if scale is None else None)
+    return Details(
+        found.metadata.resource_version,
+        selector,
+        found.metadata.controller,
+        _slim(pod_spec) if isinstance(pod_spec, dict) else None,
+        ready if isinstance(ready, int) else None,
+        pods if isinstance(pods, int) else None,
+    )
+
+
+def _slim(pod_spec: Json) -> Json | None:
+    """The parts of a pod template that placement looks at; the rest would be kept for nothing."""
+    kept: Json = {
+        key: pod_spec[key]
+        for key in ("nodeSelector", "affinity", "tolerations", "nodeName")
+        if key in pod_spec
+    }
+    for key in ("containers", "initContainers"):
+        containers = pod_spec.get(key)
+        if isinstance(containers, list):
+            kept[key] = [
+                {k: c[k] for k in ("resources", "restartPolicy") if k in c}
+                for c in containers
+                if isinstance(c, dict)
+            ]
+    return kept
+
+
+def selector_words(selector: Any) -> str:
+    """A label selector as the string that list requests take; "" for none, which must never select all."""
+    if not isinstance(selector, dict):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        # A ReplicationController's selector is a plain map.
+        return ",".join(f"{k}={v}" for k, v in sorted(selector.items()) if isinstance(v, str))
+    terms = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
+    for term in selector.get("matchExpressions") or []:
+        key, values = term.get("key", ""), ",".join(term.get("values") or [])
+        words = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append(words[term["operator"]])
+    return ",".join(terms)
