@@ -125,9 +125,7 @@ class Change:
 class Subscription:
     """Changes of one resource, in order. Close it, or use it in a `with`."""
 
-    def __init__(
-        self, store: "ObjectStore", resource: str, namespace: str | None
-    ) -> None:
+    def __init__(self, store: "ObjectStore", resource: str, namespace: str | None) -> None:
         self.resource = resource
         self.namespace = namespace
         self._store = store
@@ -203,9 +201,7 @@ class ObjectStore:
         entry = self.entry(resource, namespace, name)
         return entry.copy() if entry else None
 
-    def list(
-        self, resource: str, namespace: str | None = None, selector: Selector = None
-    ) -> list[Object]:
+    def list(self, resource: str, namespace: str | None = None, selector: Selector = None) -> list[Object]:
         """Copies of the objects, ordered by namespace and name; a str is a label selector."""
         return [entry.copy() for entry in self.entries(resource, namespace, selector)]
 
@@ -214,17 +210,13 @@ class ObjectStore:
         with self.lock:
             return self._objects.get(resource, {}).get((namespace or "", name))
 
-    def entries(
-        self, resource: str, namespace: str | None = None, selector: Selector = None
-    ) -> Entries:
+    def entries(self, resource: str, namespace: str | None = None, selector: Selector = None) -> Entries:
         """Current versions, shared, ordered by namespace and name. Cheap: nothing is copied."""
         with self.lock:
             if namespace is None:
                 found = list(self._objects.get(resource, {}).values())
             else:
-                found = list(
-                    self._namespaced.get(resource, {}).get(namespace, {}).values()
-                )
+                found = list(self._namespaced.get(resource, {}).get(namespace, {}).values())
         matches = _predicate(selector)
         if matches is not None:
             found = [entry for entry in found if matches(entry.obj)]
@@ -243,9 +235,7 @@ class ObjectStore:
 
     # Writing
 
-    def create(
-        self, resource: str, obj: Object, *, manager: str = "", subresource: str = ""
-    ) -> Object:
+    def create(self, resource: str, obj: Object, *, manager: str = "", subresource: str = "") -> Object:
         """Store a new object with uid, creationTimestamp, generation; raises AlreadyExists."""
         with self.lock:
             new = _decode(_encode(obj))
@@ -260,16 +250,10 @@ class ObjectStore:
             if resource not in WITHOUT_GENERATION:
                 meta["generation"] = 1
             if "managedFields" not in meta:
-                managed_fields.record_update(
-                    resource, None, new, manager, subresource, now
-                )
-            return self._commit(
-                "ADDED", resource, new, None, manager, subresource
-            ).copy()
+                managed_fields.record_update(resource, None, new, manager, subresource, now)
+            return self._commit("ADDED", resource, new, None, manager, subresource).copy()
 
-    def update(
-        self, resource: str, obj: Object, *, manager: str = "", subresource: str = ""
-    ) -> Object:
+    def update(self, resource: str, obj: Object, *, manager: str = "", subresource: str = "") -> Object:
         """Replace an object; raises NotFound, and Conflict if it names another resourceVersion."""
         with self.lock:
             meta = obj["metadata"]
@@ -277,9 +261,7 @@ class ObjectStore:
             given = meta.get("resourceVersion")
             if given and given != str(old.version):
                 raise Conflict(resource, meta["name"])
-            return self._replace(
-                resource, old, _decode(_encode(obj)), manager, subresource
-            ).copy()
+            return self._replace(resource, old, _decode(_encode(obj)), manager, subresource).copy()
 
     def mutate(
         self,
@@ -399,12 +381,8 @@ class ObjectStore:
         if managed_fields.same(old.obj, new):
             return old
         if track:
-            managed_fields.record_update(
-                resource, old.obj, new, manager, subresource, self.clock()
-            )
-        if "generation" in meta and _generation_moves(
-            resource, old.obj, new, subresource
-        ):
+            managed_fields.record_update(resource, old.obj, new, manager, subresource, self.clock())
+        if "generation" in meta and _generation_moves(resource, old.obj, new, subresource):
             meta["generation"] += 1
         return self._commit("MODIFIED", resource, new, old, manager, subresource)
 
@@ -427,12 +405,8 @@ class ObjectStore:
             del self._namespaced[resource][namespace][name]
         else:
             self._objects.setdefault(resource, {})[key] = entry
-            self._namespaced.setdefault(resource, {}).setdefault(namespace, {})[
-                name
-            ] = entry
-        change = Change(
-            self._version, type_, resource, entry, old, manager, subresource
-        )
+            self._namespaced.setdefault(resource, {}).setdefault(namespace, {})[name] = entry
+        change = Change(self._version, type_, resource, entry, old, manager, subresource)
         self._history.append(change)
         while len(self._history) > self._history_limit:
             self._oldest = self._history.popleft().version
@@ -456,16 +430,12 @@ def _ordered(obj: Object) -> Object:
     return head | {key: value for key, value in obj.items() if key not in head}
 
 
-def _generation_moves(
-    resource: str, old: Object, new: Object, subresource: str
-) -> bool:
+def _generation_moves(resource: str, old: Object, new: Object, subresource: str) -> bool:
     if subresource == "status":
         return False
     if resource == "deployments.apps" and subresource == "":
         # Deployments alone count annotations too: pkg/registry/apps/deployment/strategy.go.
-        if (old["metadata"].get("annotations") or {}) != (
-            new["metadata"].get("annotations") or {}
-        ):
+        if (old["metadata"].get("annotations") or {}) != (new["metadata"].get("annotations") or {}):
             return True
         return bool(old.get("spec") != new.get("spec"))
     ignored = ("metadata", "status")
