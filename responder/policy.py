@@ -94,13 +94,13 @@ class Trigger:
 class NodeAction:
     """Cordon the alert's node, at most so many nodes and so much of the GPU pool at once.
 
-    Lifted once the fault's alert has been resolved for `lift_after`; None leaves that to a person.
+    Lifted once the fault's alert has been resolved for `uncordon_after`; None leaves that to a person.
     """
 
     action: str = "Cordon"
     max_nodes: int = 1
     max_percent: float = 10
-    lift_after: timedelta | None = None
+    uncordon_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
