@@ -22,10 +22,10 @@ _COMMANDS = {
 class _Lazy(click.Group):
     """A group that imports a subcommand's module on first use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         place = _COMMANDS.get(cmd_name)
         if place is None:
             return None

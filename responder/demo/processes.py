@@ -83,7 +83,9 @@ class Program:
         return True
 
 
-def start(name: str, command: Sequence[str], directory: Path, env: Mapping[str, str] | None = None) -> Program:
+def start(
+    name: str, command: Sequence[str], directory: Path, env: Mapping[str, str] | None = None
+) -> Program:
     """Start a program with its output in `<directory>/<name>.log`."""
     log = directory / f"{name}.log"
     with log.open("wb") as out:

@@ -16,6 +16,9 @@ LOOKBACK_SECONDS = 300.0
 RESEND_SECONDS = 60.0
 """Prometheus's default --rules.alert.resend-delay."""
 
+VALUE_MAX_AGE_SECONDS = 90.0
+"""The service's default --value-max-age: a demand reading older than this is no value."""
+
 _TIMINGS = ("group_wait", "group_interval", "repeat_interval")
 
 

@@ -66,12 +66,11 @@ def problems(facts: Facts, started_at_replicas: int) -> tuple[str, ...]:
         found.append(
             f"It ended at {facts.scales[-1].to_replicas} replicas, above the {started_at_replicas} it began with."
         )
-    for scale in facts.scales:
-        if not facts.min_replicas <= scale.to_replicas <= facts.max_replicas:
-            found.append(
-                f"{scale.target} was scaled to {scale.to_replicas}, outside "
-                f"{facts.min_replicas}..{facts.max_replicas}."
-            )
+    found.extend(
+        f"{scale.target} was scaled to {scale.to_replicas}, outside {facts.min_replicas}..{facts.max_replicas}."
+        for scale in facts.scales
+        if not facts.min_replicas <= scale.to_replicas <= facts.max_replicas
+    )
     if facts.deliveries_failed:
         found.append(f"Alertmanager counts {facts.deliveries_failed} failed notifications.")
     if facts.deliveries_taken < facts.deliveries_sent - facts.deliveries_failed:

@@ -63,7 +63,9 @@ def firing_alerts(prometheus: str) -> tuple[str, ...]:
     """Names of the scaling alerts that fire or are pending, as Prometheus has them."""
     alerts = get(f"{prometheus}/api/v1/alerts")["data"]["alerts"]
     named = {
-        f"{alert['labels']['alertname']} ({alert['state']})" for alert in alerts if "action" in alert["labels"]
+        f"{alert['labels']['alertname']} ({alert['state']})"
+        for alert in alerts
+        if "action" in alert["labels"]
     }
     return tuple(sorted(named))
 
@@ -94,6 +96,18 @@ def scales(sim: str, target: Sequence[str]) -> tuple[ScaleSeen, ...]:
     )
 
 
+def latencies(responder: str, namespace: str, kind: str, name: str) -> tuple[float, ...]:
+    """Seconds from the start of the alert that caused it to each scale that took effect."""
+    decisions = get(
+        f"{responder}/api/v1/decisions", {"namespace": namespace, "kind": kind, "name": name, "limit": "1000"}
+    )["decisions"]
+    return tuple(
+        decision["alertToScaleSeconds"]
+        for decision in decisions
+        if decision.get("outcome") == "applied" and decision.get("alertToScaleSeconds") is not None
+    )
+
+
 def notifications(alertmanager: str) -> tuple[int, int]:
     """Notifications that Alertmanager sent to webhooks, and those that failed."""
     metrics = text(f"{alertmanager}/metrics")
@@ -112,4 +126,4 @@ def deliveries_taken(responder: str) -> int:
 
 
 def parse_time(stamp: str) -> datetime:
-    return datetime.fromisoformat(stamp.replace("Z", "+00:00"))
+    return datetime.fromisoformat(stamp)

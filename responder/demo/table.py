@@ -1,0 +1,95 @@
+"""The demo's live table. In a terminal it redraws; elsewhere it prints a line when something changes."""
+
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from responder.demo.run import Demo, workload_of
+from responder.demo.watch import Snapshot
+
+_BAR = 20
+
+
+def panel(demo: Demo, snapshot: Snapshot) -> Group:
+    """The table, for a terminal."""
+    truth = snapshot.truth
+    workload = workload_of(truth)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", min_width=13)
+    table.add_column()
+    table.add_row(
+        "time", f"{(truth['loadSeconds'] or 0) / 60:.0f} simulated minutes, {demo.options.speed:g}x"
+    )
+    table.add_row(
+        "load",
+        f"{workload['requestsPerSecond']:.1f} requests/s, {workload['inFlight']:.0f} in flight, "
+        f"{workload['waiting']:.0f} of them waiting",
+    )
+    table.add_row("utilization", f"{_bar(workload['utilization'])} {workload['utilization']:.0%}")
+    table.add_row("replicas", _replicas(demo, workload))
+    table.add_row("alerts", ", ".join(snapshot.firing) or "none")
+    if snapshot.verdict:
+        table.add_row("last decision", Text(f"{snapshot.verdict.reason}: {snapshot.verdict.message}"))
+    else:
+        table.add_row("last decision", "none yet")
+    addresses = demo.addresses
+    return Group(
+        table,
+        Text(
+            f"\nPrometheus {addresses.prometheus}   Alertmanager {addresses.alertmanager}   "
+            f"responder {addresses.responder}",
+            style="dim",
+        ),
+        Text(f"logs {demo.directory}   Ctrl-C ends", style="dim"),
+    )
+
+
+def _replicas(demo: Demo, workload: dict[str, float]) -> Text:
+    wanted, ready = int(workload["replicasWanted"]), int(workload["ready"])
+    text = Text("■" * ready + "□" * max(0, wanted - ready))
+    text.append(f" {wanted} wanted, {ready} ready ({demo.min_replicas} to {demo.max_replicas} allowed)")
+    return text
+
+
+def _bar(share: float) -> str:
+    full = round(min(1.0, max(0.0, share)) * _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+@dataclass(slots=True)
+class Lines:
+    """The same as lines, for a log: one when alerts, replicas or the decision change."""
+
+    console: Console
+    last: tuple[object, ...] = ()
+
+    def show(self, snapshot: Snapshot) -> None:
+        workload = workload_of(snapshot.truth)
+        verdict = snapshot.verdict
+        key = (
+            snapshot.firing,
+            workload["replicasWanted"],
+            workload["ready"],
+            verdict and (verdict.at, verdict.reason),
+        )
+        if key == self.last:
+            return
+        decided = verdict is not None and (not self.last or key[3] != self.last[3])
+        self.last = key
+        minute = (snapshot.truth["loadSeconds"] or 0) / 60
+        self.console.print(
+            f"{minute:6.1f} min  {workload['requestsPerSecond']:4.1f} req/s  "
+            f"util {workload['utilization']:4.0%}  "
+            f"replicas {workload['ready']:.0f}/{workload['replicasWanted']:.0f}  "
+            f"{', '.join(snapshot.firing) or 'no alert'}",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        if decided and verdict is not None:
+            self.console.print(
+                f"            {verdict.reason}: {verdict.message}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
