@@ -21,7 +21,7 @@ from responder.demo.processes import (
     start,
     wait_until_answers,
 )
-from responder.demo.summary import Facts
+from responder.demo.summary import Facts, counter
 from responder.shipped import shipped
 
 TARGET = ("inference", "deployment", "vllm")
@@ -77,9 +77,9 @@ class Demo:
             self.addresses.prometheus, "prometheus_rule_group_iterations_missed_total"
         )
         text = watch.text(f"{self.addresses.prometheus}/metrics")
-        failures = watch.counter(text, "prometheus_rule_evaluation_failures_total")
+        failures = counter(text, "prometheus_rule_evaluation_failures_total")
         if missed is None:
-            missed = watch.counter(text, "prometheus_rule_group_iterations_missed_total")
+            missed = counter(text, "prometheus_rule_group_iterations_missed_total")
         return Facts(
             scales=watch.scales(self.addresses.sim, TARGET),
             min_replicas=self.min_replicas,
