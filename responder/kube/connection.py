@@ -20,6 +20,7 @@ import tenacity
 import urllib3
 
 from responder.errors import ConfigError, ResponderError, TransientError
+from responder.http_body import read_body
 from responder.kube.credentials import api_client, authorization
 from responder.kube.errors import UnsentError, broken, refused
 from responder.kube.ratelimit import RateLimit
@@ -174,7 +175,7 @@ class Connection:
         try:
             if not 200 <= response.status < 300:
                 raise _refusal(response, call, end)
-            return _body(response, end)
+            return read_body(response, _LARGEST, end)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             response.close()
             raise broken(error, call.doing) from error
@@ -256,25 +257,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 def _refusal(response: urllib3.HTTPResponse, call: Call, until: float) -> ResponderError:
-    return refused(response.status, response.headers, _body(response, until), call.doing)
-
-
-def _body(response: urllib3.HTTPResponse, until: float) -> bytes:
-    """The whole body, bounded in size and, against an answer that trickles, in time."""
-    parts: list[bytes] = []
-    size = 0
-    # read1 returns what has come; stream would collect a whole block first, however slowly it comes.
-    pieces = response.stream(1 << 18) if response.chunked else iter(lambda: response.read1(1 << 18), b"")
-    for part in pieces:
-        parts.append(part)
-        size += len(part)
-        if size > _LARGEST:
-            response.close()
-            raise urllib3.exceptions.ProtocolError(f"the answer is larger than {_LARGEST >> 20} MiB")
-        if time.monotonic() > until:
-            response.close()
-            raise TimeoutError
-    return b"".join(parts)
+    return refused(response.status, response.headers, read_body(response, _LARGEST, until), call.doing)
 
 
 def _lines(response: urllib3.HTTPResponse, closed: threading.Event) -> Iterator[bytes]:

@@ -125,12 +125,12 @@ def _permanent(code: int, status: Status, doing: str, sentence: str) -> Permanen
 def broken(error: Exception, doing: str) -> TransientError:
     """The error for a request that got no whole answer."""
     match error:
-        case http.ConnectTimeoutError():
-            return UnsentError(f"Cannot {doing}: connecting to the API server took too long.", kind="timeout")
-        case http.NewConnectionError():  # also NameResolutionError
+        case http.NewConnectionError():  # a ConnectTimeoutError too, by inheritance
             return UnsentError(
                 f"Cannot {doing}: the API server cannot be reached ({_cause(error)}).", kind="connection"
             )
+        case http.ConnectTimeoutError():
+            return UnsentError(f"Cannot {doing}: connecting to the API server took too long.", kind="timeout")
         case http.SSLError():
             return TransientError(
                 f"Cannot {doing}: no trusted TLS connection to the API server ({_cause(error)}).", kind="tls"
