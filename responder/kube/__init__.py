@@ -1,6 +1,7 @@
 """The Kubernetes edge: the only importer of the kubernetes client and of tenacity."""
 
+from responder.kube.access import Access, Right
 from responder.kube.cluster import KubeCluster
 from responder.kube.managers import FIELD_MANAGER
 
-__all__ = ["FIELD_MANAGER", "KubeCluster"]
+__all__ = ["FIELD_MANAGER", "Access", "KubeCluster", "Right"]

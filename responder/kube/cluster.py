@@ -2,16 +2,23 @@
 
 import threading
 import time
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from responder.errors import ResponderError
+from responder.kube.access import Access, Right, review
+from responder.kube.capacity import Fit, fit
 from responder.kube.connection import Connection, OnCall
 from responder.kube.discovery import Discovery
+from responder.kube.events import Recorder
+from responder.kube.inventory import Inventory
 from responder.kube.ownership import Owners
-from responder.kube.pods import pods_of
+from responder.kube.pods import placed, pods_of
+from responder.kube.resolve import Resolver
 from responder.kube.workloads import Workloads
 from responder.model import Ownership, Pods, TargetRef, Workload
+from responder.policy import Rejection
 
 _CHECK_SECONDS = 5.0
 
@@ -49,6 +56,9 @@ class KubeCluster:
         self.discovery = Discovery(self.connection)
         self._workloads = Workloads(self.connection, self.discovery)
         self._owners = Owners(self.connection, self.discovery)
+        self._resolver = Resolver(self.connection, self.discovery)
+        self._inventory = Inventory(self.connection)
+        self._recorder = Recorder(self.connection, self.discovery)
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()
 
@@ -71,6 +81,49 @@ class KubeCluster:
         """Who else decides the replicas; noticed within 10 s when one appears."""
         return self._owners.of(ref, self._workloads.details(ref, workload))
 
+    def resolve(self, labels: Mapping[str, str]) -> TargetRef | None:
+        """The topmost scalable owner of the pod that the labels name; None when there is none, see `locate`."""
+        found = self._resolver.locate(labels)
+        return found if isinstance(found, TargetRef) else None
+
+    def locate(self, labels: Mapping[str, str]) -> TargetRef | Rejection:
+        """As `resolve`, with the sentence why there is none."""
+        return self._resolver.locate(labels)
+
+    def schedulable(self, ref: TargetRef, workload: Workload) -> int | None:
+        """How many more replicas could be placed; None where that cannot be told."""
+        found = self.fit(ref, workload)
+        return found.more if found else None
+
+    def fit(self, ref: TargetRef, workload: Workload) -> Fit | None:
+        """As `schedulable`, with the resource that bounds it.
+
+        None without the right to list nodes and all pods, without a pod template in the object, and for
+        templates that ask for no extended resource.
+        """
+        details = self._workloads.details(ref, workload)
+        if details.template is None or not details.selector:
+            return None
+        among = self._inventory.rooms()
+        if among is None:
+            return None
+        waiting = max(0, workload.replicas - placed(self.connection, ref, details))
+        return fit(details.template, among, waiting)
+
+    def gpus(self) -> dict[str, tuple[int, int]] | None:
+        """(free, allocatable) of each extended resource over all nodes; None without the rights."""
+        return self._inventory.totals()
+
+    def events(
+        self, ref: TargetRef, workload: Workload, reason: str, message: str, kind: str = "Normal"
+    ) -> None:
+        """Record an Event on the target: best effort, in the background. `kind` is Normal or Warning."""
+        self._recorder.record(ref, workload, reason, message, kind)
+
+    def access(self, rights: Iterable[Right]) -> list[Access]:
+        """Whether this service has each right, as the server says."""
+        return review(self.connection, rights)
+
     def check(self) -> str:
         """ "" when the API server answers, else one sentence. Asked at most every 5 s."""
         with self._check_lock:
@@ -80,6 +133,8 @@ class KubeCluster:
             return self._checked[0]
 
     def close(self) -> None:
+        """Write the Events that wait, and drop the connections."""
+        self._recorder.close()
         self.connection.close()
 
     def _ask_version(self) -> str:

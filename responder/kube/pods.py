@@ -118,6 +118,11 @@ def count(pods: Iterable[Pod]) -> Pods:
     return Pods(ready, total, unschedulable, ", ".join(missing), frozenset(nodes))
 
 
+def placed(connection: Connection, ref: TargetRef, details: Details) -> int:
+    """How many of the target's pods have a node."""
+    return sum(pod.counts and bool(pod.spec.node_name) for pod in _listed(connection, ref, details.selector))
+
+
 def _from_status(details: Details) -> Pods:
     total = details.pods or 0
     return Pods(ready=total if details.ready is None else details.ready, total=total)
