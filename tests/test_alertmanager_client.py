@@ -191,9 +191,9 @@ def test_what_alertmanager_refuses_is_a_permanent_error_in_its_words(alertmanage
         client.create_silence(
             parse_all('a="b"'),
             starts_at=NOW,
-            ends_at=NOW + timedelta(days=9999),
+            ends_at=NOW - timedelta(days=1),
             created_by="Ann",
-            comment="",
+            comment="x",
         )
 
 
