@@ -1,12 +1,11 @@
 """The store in one SQLite file: for one host, any number of processes and threads."""
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,7 @@ from responder.store import StoredEntry, Summary
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.schema import migrate
-from responder.store.writer import Writer, inode, open_lock, unavailable
+from responder.store.writer import Writer, inode, unavailable
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ class SqliteStore:
 
     `sync` "normal" survives the death of any process, "full" that of the host. History is bounded by
     `history_rows` and `history_age`. Raises ConfigError if the database is not this service's or cluster's,
-    and StoreUnavailable if it cannot be opened.
+    and StoreUnavailable if it cannot be opened, unless `start_anyway`: then it is tried again when used.
     """
 
     def __init__(
@@ -63,6 +62,7 @@ class SqliteStore:
         history_age: timedelta = timedelta(days=30),
         patience: float = 8.0,
         clock: Callable[[], float] = time.time,
+        start_anyway: bool = False,
     ) -> None:
         if sync not in SYNC:
             raise ConfigError(f"--store-sync: {sync!r} is none of {', '.join(SYNC)}")
@@ -76,9 +76,18 @@ class SqliteStore:
         self._ready_lock = threading.Lock()
         self._ready_until = 0.0
         self._not_ready = ""
-        self._prepare(cluster)
+        self._cluster = cluster
         self._bell = Bell(self.path)
         self._writer = Writer(self.path, self._connect, self._bell.ring, patience)
+        try:
+            self._writer.run(lambda _: None)
+        except StoreUnavailable:
+            if not start_anyway:
+                self.close()
+                raise
+        except BaseException:
+            self.close()
+            raise
 
     # Deliveries
 
@@ -136,22 +145,21 @@ class SqliteStore:
             for (body,) in self._read("SELECT body FROM records WHERE pending ORDER BY key", ())
         ]
 
-    def commit(self, commit: Commit) -> Mapping[str, int]:
-        """Make all of the changes or none; returns the records' new versions.
+    def commit(self, commit: Commit) -> None:
+        """Make all of the changes or none; the version of a record that was changed is one more.
 
-        A changed record's version is one more. Raises Conflict if any version is not that in the store.
+        Raises Conflict, with nothing written, if any version is not the one in the store.
         """
         records = [(record, version, encode(record)) for record, version in commit.records]
         history = [_history_row(entry) for entry in commit.history]
         standing = [(span.fingerprint, encode(span)) for span in commit.standing]
         drained = [(int(identity),) for identity in commit.drained]
 
-        def apply(c: sqlite3.Connection) -> dict[str, int]:
+        def apply(c: sqlite3.Connection) -> None:
             for record, version, _ in records:
                 _expect(c, record.target.key, version)
             for key, version in commit.forgotten:
                 _expect(c, key, version)
-            versions = {record.target.key: version + 1 for record, version, _ in records}
             c.executemany(
                 "INSERT OR REPLACE INTO records (key, version, pending, reason, heard_at, body)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
@@ -165,9 +173,8 @@ class SqliteStore:
             c.executemany(_INSERT_HISTORY, history)
             c.executemany("DELETE FROM inbox WHERE id = ?", drained)
             self._prune(c, len(history))
-            return versions
 
-        return self._writer.run(apply)
+        self._writer.run(apply)
 
     def standing(self) -> tuple[Span, ...]:
         """Alerts that stand for themselves: holds and heartbeats."""
@@ -331,24 +338,14 @@ class SqliteStore:
 
     def close(self) -> None:
         """Finish what was begun and close; what is asked after that is StoreUnavailable."""
-        self._writer.close()
+        # The writer's connection is the last to close: it can put the log back into the database.
         while self._idle:
             self._idle.pop()[1].close()
+        self._writer.close()
         self._bell.close()
 
-    def _prepare(self, cluster: str) -> None:
-        try:
-            lock = open_lock(self.path)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                with contextlib.closing(self._connect()) as connection:
-                    migrate(connection, self.path, cluster)
-            finally:
-                os.close(lock)
-        except (sqlite3.Error, OSError) as error:
-            raise unavailable(error, self.path) from error
-
     def _connect(self) -> sqlite3.Connection:
+        """A connection to write by, the database being current. The writer's thread has the lock."""
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -356,6 +353,7 @@ class SqliteStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._sync}")
             connection.execute("PRAGMA journal_size_limit = 67108864")
+            migrate(connection, self.path, self._cluster)
         except BaseException:
             connection.close()
             raise

@@ -174,7 +174,7 @@ class Writer:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         if self._lock_fd < 0:
-            self._lock_fd = open_lock(self._path)
+            self._lock_fd = _open_lock(self._path)
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
             yield
@@ -201,7 +201,7 @@ class Writer:
             self._connection = None
 
 
-def open_lock(path: Path) -> int:
+def _open_lock(path: Path) -> int:
     """Open the file beside the database that processes queue on. Raises OSError."""
     return os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 

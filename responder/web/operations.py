@@ -1,0 +1,63 @@
+"""Routes for those who run the service: health, readiness, reload, metrics."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from responder import metrics
+from responder.errors import StoreUnavailable
+from responder.web.answers import answer
+from responder.web.app import needs, services
+from responder.web.auth import Role
+
+operations = Blueprint("operations", __name__)
+
+
+@operations.get("/-/healthy")
+@needs(None)
+def healthy() -> Response:
+    """The process answers."""
+    return answer({"status": "healthy"})
+
+
+@operations.get("/-/ready")
+@needs(None)
+def ready() -> Response:
+    """200 when deliveries can be taken; 503 and why when not. What is amiss besides is told either way."""
+    own = services()
+    store = "the service is stopping" if own.draining() else own.store.ready()
+    details: dict[str, Any] = {"store": store, "policy": own.source.error, "tokens": own.access.error}
+    if not store:
+        try:
+            details["safeMode"] = own.safe_mode(own.source.current, own.store.standing(), datetime.now(UTC))
+        except StoreUnavailable as error:
+            store = details["store"] = str(error)
+    body: dict[str, Any] = {
+        "status": "not ready" if store else "ready",
+        "details": {name: detail for name, detail in details.items() if detail},
+    }
+    if store:
+        body["error"] = store
+    return answer(body, 503 if store else 200)
+
+
+@operations.post("/-/reload")
+@needs(Role.OPERATOR)
+def reload() -> Response:
+    """Read the policy file now, in every process; 422 and why if it is wrong, and the old one stays."""
+    own = services()
+    own.source.reload()
+    own.store.ring()
+    return answer({"status": "reloaded", "digest": own.source.current.digest})
+
+
+@operations.get("/metrics")
+@needs(Role.VIEWER)
+def scrape() -> Response:
+    """The service's own metrics, of all its processes."""
+    own = services()
+    page, content_type = metrics.exposition(
+        request.headers.get("Accept", ""), own.store, own.source, own.safe_mode
+    )
+    return Response(page, content_type=content_type)

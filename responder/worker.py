@@ -1,0 +1,201 @@
+"""gunicorn's worker processes: one of them acts, the others answer HTTP. Each process is only ever one."""
+
+import fcntl
+import logging
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from gunicorn import glogging
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+log = logging.getLogger(__name__)
+
+ACTOR = "actor"
+LINGER_SECONDS = 0.02
+"""How long a thread stays with a connection after an answer: most clients ask again at once."""
+SOCKET_SECONDS = 10
+"""A client that neither sends nor reads for so long loses its connection, and gives a thread back."""
+SPARE_THREADS = 4
+
+
+class Actor(Protocol):
+    """What acts. `beat` is to be called every few seconds; when `stop` is set, finish and return."""
+
+    def run(self, stop: threading.Event, beat: Callable[[], None]) -> None: ...
+
+
+class Roles(Protocol):
+    """What the worker processes of a service are made of, each after its fork."""
+
+    def web(self, draining: Callable[[], bool]) -> Any: ...
+    def actor(self) -> tuple[Actor, Callable[[], None]]:
+        """The actor, and what wakes it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ResponderWorker(ThreadWorker):  # type: ignore[misc]
+    """Takes the first free slot of the service; the first of all is the actor's.
+
+    The kernel frees a slot with its process, however that ended, and the next process takes it.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.slot = ""
+        self._lingering = 0
+        self._waiting = 0
+
+    def load_wsgi(self) -> None:
+        while not self.slot:
+            if not self.alive or self.ppid != os.getppid():
+                sys.exit(0)
+            self.slot, self._slot_fd = take_slot(self.app.folder, self.cfg.workers)
+            self.notify()
+        self.roles: Roles = self.app.roles(self.slot)
+        if self.slot != ACTOR:
+            self.wsgi = self.roles.web(lambda: not self.alive)
+
+    def run(self) -> None:
+        try:
+            if self.slot == ACTOR:
+                self._act()
+            else:
+                super().run()
+        finally:
+            self.roles.close()
+
+    # The actor
+
+    def _act(self) -> None:
+        for listener in self.sockets:
+            listener.close()
+        actor, wake = self.roles.actor()
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run_actor, args=(actor, stop), name="actor", daemon=True)
+        self.failed = False
+        thread.start()
+        while self.alive and thread.is_alive() and self.ppid == os.getppid():
+            # A signal writes to this pipe, so that a stop is not waited for.
+            if select.select([self.PIPE[0]], [], [], 1.0)[0]:
+                os.read(self.PIPE[0], 4096)
+        stop.set()
+        wake()
+        thread.join(self.cfg.graceful_timeout)
+        if self.failed:
+            # Not to start anew without end and without pause.
+            time.sleep(1)
+            sys.exit(1)
+
+    def _run_actor(self, actor: Actor, stop: threading.Event) -> None:
+        try:
+            self.notify()
+            actor.run(stop, self.notify)
+        except Exception:
+            log.exception("the actor failed and is started again")
+            self.failed = True
+
+    # The web
+
+    def get_thread_pool(self) -> Any:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        return ThreadPoolExecutor(max_workers=self.cfg.threads + SPARE_THREADS)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self.slot == ACTOR:
+            self.alive = False
+        else:
+            super().handle_exit(sig, frame)
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        # An interrupt from the keyboard reaches every process: what was begun is finished just the same.
+        self.handle_exit(sig, frame)
+
+    def enqueue_req(self, conn: TConn) -> None:
+        self._waiting += 1
+        super().enqueue_req(conn)
+
+    def handle(self, conn: TConn) -> Any:
+        """Answer requests of the connection as long as the next comes at once and nobody else waits.
+
+        Handing a connection back to the main thread between two requests costs more than the request.
+        """
+        self._waiting -= 1
+        _limit_waiting(conn.sock)
+        while True:
+            kept = super().handle(conn)
+            if kept is not True or not self.alive or not self._next_comes(conn):
+                return kept
+
+    def _next_comes(self, conn: TConn) -> bool:
+        if conn.parser.unreader.buf.getvalue():
+            return True
+        if self._waiting > 0 or self._lingering >= self.cfg.threads:
+            return False
+        self._lingering += 1
+        try:
+            pending = getattr(conn.sock, "pending", None)
+            if pending is not None and pending():
+                return True
+            poll = select.poll()
+            poll.register(conn.sock, select.POLLIN)
+            return bool(poll.poll(LINGER_SECONDS * 1000))
+        finally:
+            self._lingering -= 1
+
+
+def _limit_waiting(sock: socket.socket) -> None:
+    limit = struct.pack("ll", SOCKET_SECONDS, 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def take_slot(folder: Path, count: int) -> tuple[str, int]:
+    """The first free of the service's slots, and the descriptor that holds it while it is open.
+
+    Empty when none is free: a process that was told to stop may still be finishing.
+    """
+    for name in (ACTOR, *(f"web-{number}" for number in range(1, count))):
+        fd = os.open(folder / f"{name}.slot", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            continue
+        return name, fd
+    time.sleep(0.05)
+    return "", -1
+
+
+class GunicornLog(glogging.Logger):  # type: ignore[misc]
+    """gunicorn's log in the service's own form, through the root logger."""
+
+    def setup(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.loglevel = logging.INFO
+        for own in (self.error_log, self.access_log):
+            own.handlers[:] = []
+            own.propagate = True
+            own.setLevel(logging.NOTSET)
+        # Its every start, stop and signal is of interest to who debugs it.
+        self.error_log.setLevel(logging.WARNING)
+        self.access_log.setLevel(logging.CRITICAL)
+        self._access_log_enabled = False
+
+    def exception(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        # A client that went silent is no fault of ours.
+        if not isinstance(sys.exc_info()[1], BlockingIOError):
+            super().exception(msg, *args, **kwargs)
+
+    def access(self, resp: Any, req: Any, environ: Any, request_time: Any) -> None:
+        """Deliveries are counted, not logged."""
