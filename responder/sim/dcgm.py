@@ -1,15 +1,14 @@
-"""Simulated GPUs, and their readings in the words of NVIDIA's dcgm-exporter.
+"""Readings of simulated GPUs in the words of NVIDIA's dcgm-exporter.
 
 Names, help texts, label order and number formats follow the exporter's etc/default-counters.csv and its
 templates; the opt-in counters that the shipped rules use are switched on, as `docs/simulator.md` lists.
 """
 
-import math
-import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
+from responder.sim.gpus import SLOWDOWN_CELSIUS, Gpu
 from responder.sim.view import Ref
 
 EXPORTER_PORT = 9400
@@ -17,17 +16,14 @@ NAMESPACE = "gpu-operator"
 XID_WINDOW_SECONDS = 300.0
 DRIVER_VERSION = "570.133.20"
 
-_POWER_LAG_SECONDS = 10.0
-_TEMPERATURE_LAG_SECONDS = 60.0
-_SLOWDOWN_CELSIUS = 87.0
 
 _XID_TEXT = {
     0: "No Error",
     13: "Graphics Engine Exception",
     31: "GPU memory page fault",
     43: "GPU stopped processing",
-    45: "Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda applications"
-    " and hitting a DBE",
+    45: "Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda"
+    " applications and hitting a DBE",
     48: "Double Bit ECC Error",
     63: "ECC page retirement or row remapping recording event",
     64: "ECC page retirement or row remapper recording failure",
@@ -44,84 +40,6 @@ class Generation(StrEnum):
     V3_3 = "3.3"
     V4_8 = "4.8"
     V4_9 = "4.9"
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What a kind of GPU is good for."""
-
-    memory_mib: int
-    power_limit_watts: float
-    idle_watts: float
-    sm_clock_mhz: int
-    memory_clock_mhz: int
-
-
-MODELS = {
-    "NVIDIA H100 80GB HBM3": Model(81559, 700.0, 70.0, 1980, 2619),
-    "NVIDIA A100-SXM4-80GB": Model(81920, 400.0, 55.0, 1410, 1593),
-    "NVIDIA L4": Model(23034, 72.0, 12.0, 2040, 6251),
-}
-DEFAULT_MODEL = "NVIDIA H100 80GB HBM3"
-
-
-@dataclass(slots=True)
-class Gpu:
-    """One device. Power and temperature follow utilization with a lag; faults are set from outside."""
-
-    node: str
-    index: int
-    model_name: str = DEFAULT_MODEL
-    utilization: float = 0.0
-    memory_used_ratio: float = 0.0
-    power: float = 0.0
-    temperature: float = 32.0
-    energy_joules: float = 0.0
-    seen: float | None = None
-    forced_celsius: float | None = None
-    lost: bool = False
-    xid: int = 0
-    xids: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def model(self) -> Model:
-        """Its kind; unknown names read as the default kind."""
-        return MODELS.get(self.model_name, MODELS[DEFAULT_MODEL])
-
-    @property
-    def uuid(self) -> str:
-        """The same for the same node and index in every run."""
-        return f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{self.index}.{self.node}')}"
-
-    def observe(self, now: float, utilization: float, memory_used_ratio: float) -> None:
-        """Lives until `now` at the given load, exactly for a load that did not change in between."""
-        spec = self.model
-        aim = spec.idle_watts + (0.92 * spec.power_limit_watts - spec.idle_watts) * utilization
-        warm = 32.0 + 36.0 * utilization + 0.6 * (self.index % 4)
-        if self.seen is None:
-            self.power, self.temperature = aim, warm
-        else:
-            dt = max(0.0, now - self.seen)
-            before = self.power
-            self.power = aim + (self.power - aim) * math.exp(-dt / _POWER_LAG_SECONDS)
-            self.temperature = warm + (self.temperature - warm) * math.exp(-dt / _TEMPERATURE_LAG_SECONDS)
-            self.energy_joules += (before + self.power) / 2 * dt
-        self.seen = now
-        self.utilization = utilization
-        self.memory_used_ratio = memory_used_ratio
-
-    def raise_xid(self, now: float, xid: int) -> None:
-        """An XID error at `now`; 0 clears the last one shown, as a driver reload does."""
-        self.xid = xid
-        if xid:
-            self.xids.append((now, xid))
-        else:
-            self.xids.clear()
-
-    @property
-    def shown_celsius(self) -> float:
-        """The temperature that is reported."""
-        return self.temperature if self.forced_celsius is None else self.forced_celsius
 
 
 Read = Callable[[Gpu], float]
@@ -141,6 +59,10 @@ class Family:
     scale: float = 1.0
     new_fraction: bool | None = None
     since: Generation = Generation.V3_3
+
+
+def _zero(_: Gpu) -> int:
+    return 0
 
 
 def _used(gpu: Gpu) -> int:
@@ -166,14 +88,15 @@ _MHZ, _MIB = 1e6, 1048576.0
 FAMILIES = (
     Family(_DEV + "SM_CLOCK", "gauge", "SM clock frequency (in MHz).", _sm_clock,
            new_name=_DEV + "SM_CLOCK_HERTZ", new_help="SM clock frequency (in Hz).", scale=_MHZ),
-    Family(_DEV + "MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda g: g.model.memory_clock_mhz,
+    Family(_DEV + "MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).",
+           lambda g: g.model.memory_clock_mhz,
            new_name=_DEV + "MEMORY_CLOCK_HERTZ", new_help="Memory clock frequency (in Hz).", scale=_MHZ),
     Family(_DEV + "MEMORY_TEMP", "gauge", "Memory temperature (in C).", lambda g: round(g.shown_celsius + 8),
            new_name=_DEV + "MEMORY_TEMP_CELSIUS"),
     Family(_DEV + "GPU_TEMP", "gauge", "GPU temperature (in C).", lambda g: round(g.shown_celsius),
            new_name=_DEV + "GPU_TEMP_CELSIUS"),
     Family(_DEV + "GPU_TEMP_LIMIT", "gauge", "Distance to the nearest slowdown threshold (in C).",
-           lambda g: round(_SLOWDOWN_CELSIUS - g.shown_celsius), new_name=_DEV + "GPU_TEMP_MARGIN_CELSIUS",
+           lambda g: round(SLOWDOWN_CELSIUS - g.shown_celsius), new_name=_DEV + "GPU_TEMP_MARGIN_CELSIUS",
            since=Generation.V4_8),
     Family(_DEV + "POWER_USAGE", "gauge", "Power draw (in W).", lambda g: g.power, True,
            new_name=_DEV + "BOARD_POWER_WATTS"),
@@ -183,16 +106,17 @@ FAMILIES = (
     Family(_DEV + "TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ).",
            lambda g: round(g.energy_joules * 1000), new_name=_DEV + "GPU_ENERGY_JOULES_TOTAL",
            new_help="Total energy consumption since boot (in J).", scale=0.001, new_fraction=True),
-    Family(_DEV + "PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", lambda g: 0,
+    Family(_DEV + "PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", _zero,
            new_name=_DEV + "PCIE_REPLAY_TOTAL"),
     Family(_DEV + "GPU_UTIL", "gauge", "GPU utilization (in %).", lambda g: round(100 * g.utilization),
-           new_name=_DEV + "GPU_UTIL_RATIO", new_help="GPU utilization (ratio).", scale=0.01, new_fraction=True),
+           new_name=_DEV + "GPU_UTIL_RATIO", new_help="GPU utilization (ratio).", scale=0.01,
+           new_fraction=True),
     Family(_DEV + "MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda g: round(60 * g.utilization),
            new_name=_DEV + "MEMORY_UTIL_RATIO", new_help="Memory utilization (ratio).", scale=0.01,
            new_fraction=True),
-    Family(_DEV + "ENC_UTIL", "gauge", "Encoder utilization (in %).", lambda g: 0,
+    Family(_DEV + "ENC_UTIL", "gauge", "Encoder utilization (in %).", _zero,
            new_name=_DEV + "ENC_UTIL_RATIO", new_help="Encoder utilization (ratio).", new_fraction=True),
-    Family(_DEV + "DEC_UTIL", "gauge", "Decoder utilization (in %).", lambda g: 0,
+    Family(_DEV + "DEC_UTIL", "gauge", "Decoder utilization (in %).", _zero,
            new_name=_DEV + "DEC_UTIL_RATIO", new_help="Decoder utilization (ratio).", new_fraction=True),
     Family(_DEV + "XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda g: g.xid,
            new_name=_DEV + "XID_ERROR"),
@@ -201,20 +125,20 @@ FAMILIES = (
     Family(_DEV + "FB_USED", "gauge", "Framebuffer memory used (in MiB).", _used,
            new_name=_DEV + "FB_USED_BYTES", new_help="Framebuffer memory used (in bytes).", scale=_MIB),
     Family(_DEV + "FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", _reserved,
-           new_name=_DEV + "FB_RESERVED_BYTES", new_help="Framebuffer memory reserved (in bytes).", scale=_MIB,
-           since=Generation.V4_8),
+           new_name=_DEV + "FB_RESERVED_BYTES", new_help="Framebuffer memory reserved (in bytes).",
+           scale=_MIB, since=Generation.V4_8),
     Family("", "gauge", "", lambda g: g.model.memory_mib, new_name=_DEV + "FB_CAPACITY_BYTES",
            new_help="Framebuffer memory capacity (in bytes).", scale=_MIB, since=Generation.V4_9),
     Family(_DEV + "ECC_DBE_VOL_TOTAL", "counter", "Total number of double-bit volatile ECC errors.",
            lambda g: sum(1 for _, xid in g.xids if xid == 48), new_name=_DEV + "ECC_DBE_VOL_TOTAL",
            since=Generation.V4_8),
-    Family(_DEV + "VGPU_LICENSE_STATUS", "gauge", "vGPU License status", lambda g: 0,
+    Family(_DEV + "VGPU_LICENSE_STATUS", "gauge", "vGPU License status", _zero,
            new_name=_DEV + "VGPU_LICENSE_STATUS"),
     Family(_DEV + "UNCORRECTABLE_REMAPPED_ROWS", "counter",
-           "Number of remapped rows for uncorrectable errors", lambda g: 0,
+           "Number of remapped rows for uncorrectable errors", _zero,
            new_name=_DEV + "ROW_REMAP_UNCORRECTABLE_TOTAL"),
     Family(_DEV + "CORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for correctable errors",
-           lambda g: 0, new_name=_DEV + "ROW_REMAP_CORRECTABLE_TOTAL"),
+           _zero, new_name=_DEV + "ROW_REMAP_CORRECTABLE_TOTAL"),
     Family(_DEV + "ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed",
            lambda g: int(g.xid == 64), new_name=_DEV + "ROW_REMAP_FAILED"),
     Family(_PROF + "GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.",
@@ -225,12 +149,12 @@ FAMILIES = (
            "Ratio of cycles the device memory interface is active sending or receiving data.",
            lambda g: 0.6 * g.utilization, True, new_name=_PROF + "DRAM_UTIL_RATIO", since=Generation.V4_8),
     Family(_PROF + "PCIE_TX_BYTES", "gauge",
-           "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads"
-           " - in bytes per second.",
+           "The rate of data transmitted over the PCIe bus - including both protocol headers and data"
+           " payloads - in bytes per second.",
            lambda g: round(2e8 * g.utilization), new_name=_PROF + "PCIE_TX_BYTES", since=Generation.V4_8),
     Family(_PROF + "PCIE_RX_BYTES", "gauge",
-           "The rate of data received over the PCIe bus - including both protocol headers and data payloads"
-           " - in bytes per second.",
+           "The rate of data received over the PCIe bus - including both protocol headers and data"
+           " payloads - in bytes per second.",
            lambda g: round(3e8 * g.utilization), new_name=_PROF + "PCIE_RX_BYTES", since=Generation.V4_8),
 )  # fmt: skip
 
@@ -268,6 +192,11 @@ def render(
     shown = [i for i, gpu in enumerate(gpus) if not gpu.lost]
     static = [_static_labels(gpus[i], generation) for i in shown]
     owners = [_owner_labels(holders[i], containers[i]) for i in shown]
+    labels = [f"{{{before}{after}}} " for before, after in zip(static, owners, strict=True)]
+    with_xid = [
+        f"{{{before}{_with_xid(gpus[i], holders[i], containers[i])}}} "
+        for i, before in zip(shown, static, strict=True)
+    ]
     lines: list[str] = []
     for family in FAMILIES:
         name = _name(family, generation)
@@ -279,11 +208,9 @@ def render(
         lines.append(f"# TYPE {name} {family.kind}")
         scale = family.scale if new else 1.0
         is_xid = name in ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR")
-        for i, before, after in zip(shown, static, owners, strict=True):
+        for i, text in zip(shown, with_xid if is_xid else labels, strict=True):
             value = family.read(gpus[i]) * scale
-            text = f"{value:.6f}" if fraction else str(round(value))
-            labels = before + (_with_xid(gpus[i], holders[i], containers[i]) if is_xid else after)
-            lines.append(f"{name}{{{labels}}} {text}")
+            lines.append(name + text + (f"{value:.6f}" if fraction else str(round(value))))
     if generation is not Generation.V3_3:
         lines += _events([gpus[i] for i in shown], static, owners, now, absent)
     return "\n".join(lines) + "\n"
@@ -325,13 +252,18 @@ def _events(
         recent = [xid for at, xid in gpu.xids if now - at <= XID_WINDOW_SECONDS]
         if not recent:
             counts.append(f"{XID_COUNT}{{{before},{window}{after}}} 0")
-        for xid in sorted(set(recent)):
-            counts.append(f'{XID_COUNT}{{{before},{window}{after},xid="{xid}"}} {recent.count(xid)}')
         ever = [xid for _, xid in gpu.xids]
-        for xid in sorted(set(ever)):
-            totals.append(f'{XID_TOTAL}{{{before}{after},xid="{xid}"}} {ever.count(xid)}')
-        for event in _clock_events(gpu):
-            clocks.append(f'{CLOCK_EVENTS}{{{before},clock_event="{event}",{window}{after}}} 10')
+        counts += [
+            f'{XID_COUNT}{{{before},{window}{after},xid="{xid}"}} {recent.count(xid)}'
+            for xid in sorted(set(recent))
+        ]
+        totals += [
+            f'{XID_TOTAL}{{{before}{after},xid="{xid}"}} {ever.count(xid)}' for xid in sorted(set(ever))
+        ]
+        clocks += [
+            f'{CLOCK_EVENTS}{{{before},clock_event="{event}",{window}{after}}} 10'
+            for event in _clock_events(gpu)
+        ]
     lines: list[str] = []
     for name, kind, text, samples in (
         (CLOCK_EVENTS, "gauge", "Count of clock events within the user-specified time window.", clocks),
@@ -344,7 +276,7 @@ def _events(
 
 
 def _clock_events(gpu: Gpu) -> Iterable[str]:
-    if gpu.shown_celsius >= _SLOWDOWN_CELSIUS:
+    if gpu.shown_celsius >= SLOWDOWN_CELSIUS:
         yield "hw_thermal"
     if gpu.utilization == 0:
         yield "gpu_idle"

@@ -21,9 +21,11 @@ from responder.sim.view import (
 PORT = 8080
 NAMESPACE = "monitoring"
 
+_GENERATION = "Sequence number representing a specific generation of the desired state."
+
 # Family -> help, in the order in which they are written.
 HELP = {
-    "kube_deployment_metadata_generation": "Sequence number representing a specific generation of the desired state.",
+    "kube_deployment_metadata_generation": _GENERATION,
     "kube_deployment_spec_replicas": "Number of desired pods for a deployment.",
     "kube_deployment_status_observed_generation": "The generation observed by the deployment controller.",
     "kube_deployment_status_replicas": "The number of replicas per deployment.",
@@ -47,7 +49,7 @@ HELP = {
     "kube_replicaset_spec_replicas": "Number of desired pods for a ReplicaSet.",
     "kube_replicaset_status_ready_replicas": "The number of ready replicas per ReplicaSet.",
     "kube_replicaset_status_replicas": "The number of replicas per ReplicaSet.",
-    "kube_statefulset_metadata_generation": "Sequence number representing a specific generation of the desired state.",
+    "kube_statefulset_metadata_generation": _GENERATION,
     "kube_statefulset_replicas": "Number of desired pods for a StatefulSet.",
     "kube_statefulset_status_observed_generation": "The generation observed by the StatefulSet controller.",
     "kube_statefulset_status_replicas": "The number of replicas per StatefulSet.",

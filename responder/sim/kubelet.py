@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from responder.sim.objects import Entry, Object, ObjectStore
-from responder.sim.view import PODS, Ref, View, is_active, is_ready
+from responder.sim.view import NODES, PODS, Ref, View, internal_ip, is_active, is_ready
 
 MANAGER = "kubelet"
 COLD_START = "sim.gpu-responder.io/cold-start-seconds"
@@ -16,7 +16,7 @@ MAX_PULL_SECONDS = 5.0
 
 
 class Kubelet:
-    """Moves bound pods along. With `ready=False` it starts containers but no pod ever becomes Ready by itself."""
+    """Moves bound pods along. With `ready=False` it starts containers, but makes no pod Ready by itself."""
 
     def __init__(
         self,
@@ -87,10 +87,12 @@ class Kubelet:
     def _creating(self, ref: Ref, pod: Object) -> None:
         if pod["status"].get("containerStatuses"):
             return
+        node = self._view.get(Ref(NODES, "", pod["spec"]["nodeName"]))
+        address = internal_ip(node.obj) if node else ""
 
         def change(new: Object) -> None:
             status = new["status"]
-            status["hostIP"] = _host_address(new["spec"]["nodeName"])
+            status["hostIP"] = address
             status["startTime"] = _now()
             _set(new, "PodReadyToStartContainers", "False")
             _set(new, "Initialized", "True")
@@ -185,10 +187,6 @@ def _now() -> str:
 def _number(node: str) -> int:
     tail = node.rpartition("-")[2]
     return int(tail) % 250 if tail.isdigit() else sum(node.encode()) % 250
-
-
-def _host_address(node: str) -> str:
-    return f"10.0.0.{_number(node) + 1}"
 
 
 def _pod_address(node: str, count: int) -> str:

@@ -1,7 +1,8 @@
-"""Demand: requests per second as a function of simulated time, from a built-in day or a recorded trace. Pure."""
+"""Demand as requests per second over simulated time: a built-in day, or a recorded trace. Pure."""
 
 import csv
 import io
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -170,7 +171,7 @@ def _number(row: Sequence[str], index: int, column: str, name: str, line: int) -
 def _curve(times: Iterable[float], rates: list[float], name: str) -> Curve:
     first, *_ = times = tuple(times)
     times = tuple(t - first for t in times)
-    width = sorted(b - a for a, b in zip(times, times[1:], strict=False))[(len(times) - 1) // 2]
+    width = sorted(b - a for a, b in itertools.pairwise(times))[(len(times) - 1) // 2]
     filled = fill_gaps(times, rates) if width >= GAP_BIN_SECONDS else list(rates)
     end = times[-1] + width
     curve = Curve(times, tuple(filled), end, name)

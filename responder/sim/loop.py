@@ -1,4 +1,4 @@
-"""Runs controllers, scheduler and kubelet: woken by changes, by simulated time, and now and then for safety."""
+"""Runs controllers, scheduler and kubelet: woken by changes, by simulated time, now and then for safety."""
 
 import heapq
 import itertools
@@ -9,6 +9,7 @@ from collections import deque
 from responder.sim.clock import SimClock
 from responder.sim.controllers import Controllers
 from responder.sim.kubelet import DEFAULT_COLD_START_SECONDS, Kubelet, set_scheduled
+from responder.sim.nodes import sync_taints
 from responder.sim.objects import Change, Object, ObjectStore
 from responder.sim.scheduler import Scheduler
 from responder.sim.view import NODES, PODS, WATCHED, Ref, View, condition, is_active
@@ -149,11 +150,14 @@ class ControlLoop:
         self._queue.update(self._unscheduled)
 
     def _sync(self, ref: Ref, now: float) -> None:
-        if ref.resource != PODS:
-            self._controllers.sync(ref)
-            return
         entry = self.view.get(ref)
         if entry is None:
+            return
+        if ref.resource == NODES:
+            sync_taints(self._store, ref, entry.obj)
+            return
+        if ref.resource != PODS:
+            self._controllers.sync(ref)
             return
         if entry.obj["spec"].get("nodeName") or entry.obj["metadata"].get("deletionTimestamp"):
             due = self._kubelet.sync(ref, now)

@@ -77,6 +77,14 @@ def requests_of(pod: Object) -> dict[str, int]:
     return dict(total)
 
 
+def internal_ip(node: Object) -> str:
+    """A node's address inside the cluster, or its name."""
+    for address in node.get("status", {}).get("addresses") or ():
+        if address["type"] == "InternalIP":
+            return str(address["address"])
+    return str(node["metadata"]["name"])
+
+
 class View:
     """Follows the store change by change. One thread applies; readers hold the loop's lock."""
 
