@@ -494,6 +494,8 @@ class HistoryEntry:
     outcome: Outcome | None = None
     dry_run: bool = False
     look_again_at: datetime | None = None
+    alert_started_at: datetime | None = None
+    """The earliest startsAt among the alerts, for an intent's outcome."""
     inputs: Mapping[str, object] = field(default_factory=dict)
     """What a replay needs to decide this again."""
 

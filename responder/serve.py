@@ -154,7 +154,9 @@ class Process:
 
 def blueprints() -> "Sequence[Blueprint]":
     """The parts of the API besides webhook and operations."""
-    return ()
+    from responder.web.read import read  # noqa: PLC0415 - the actor needs no Flask
+
+    return (read,)
 
 
 def make_actor(options: Options, store: SqliteStore, source: SettingsSource, started_at: datetime) -> Actor:

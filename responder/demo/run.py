@@ -249,7 +249,7 @@ def _prometheus_command(
     ]
 
 
-class Interrupted(Exception):  # noqa: N818
+class Interrupted(Exception):
     """A person or a supervisor asked the demo to end."""
 
 

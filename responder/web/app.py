@@ -1,7 +1,7 @@
 """The web application: guards in front, one blueprint per part of the API behind."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar, cast
@@ -11,11 +11,13 @@ from werkzeug.exceptions import HTTPException
 
 from responder import metrics
 from responder.errors import ConfigError, StoreUnavailable
-from responder.model import Span
+from responder.model import Override, Record, Span
 from responder.policy import Settings
+from responder.store import StoredEntry
 from responder.web.answers import SECURITY_HEADERS, error_answer
 from responder.web.auth import Access, Identity, Refused, Role
 from responder.web.intake import Inbox, Intake
+from responder.web.problems import BadRequest
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,22 @@ class Store(Inbox, metrics.State, Protocol):
 
     def ready(self) -> str: ...
     def ring(self) -> None: ...
+    def record(self, key: str) -> tuple[Record, int] | None: ...
+    def records(self) -> Iterator[tuple[Record, int]]: ...
+    def overrides(self, include_ended: bool = False) -> tuple[Override, ...]: ...
+    def history(
+        self,
+        *,
+        target: str = "",
+        namespace: str = "",
+        kind: str = "",
+        name: str = "",
+        reason: str = "",
+        since: datetime | None = None,
+        limit: int = 100,
+        id: int | None = None,  # noqa: A002
+        namespaces: Sequence[str] | None = None,
+    ) -> list[StoredEntry]: ...
 
 
 class Source(metrics.Source, Protocol):
@@ -83,6 +101,7 @@ def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flas
     app.register_error_handler(Refused, _refused)
     app.register_error_handler(StoreUnavailable, _unavailable)
     app.register_error_handler(ConfigError, _wrong_config)
+    app.register_error_handler(BadRequest, _bad_request)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _fault)
     app.wsgi_app = Intake(  # type: ignore[method-assign]
@@ -119,6 +138,10 @@ def _unavailable(error: StoreUnavailable) -> Response:
 
 def _wrong_config(error: ConfigError) -> Response:
     return error_answer(request.path, 422, str(error))
+
+
+def _bad_request(error: BadRequest) -> Response:
+    return error_answer(request.path, error.status, str(error))
 
 
 def _http_error(error: HTTPException) -> Response:

@@ -1,0 +1,251 @@
+"""What became of an intent, from what was about to be written and what is read now. Pure.
+
+The table and its order are promise 19's. They rest on three facts of the API server: `generation` moves with
+every change of spec and with nothing else, a write with a stale resourceVersion never lands, and managedFields
+name who holds `spec.replicas`. A process may be paused between check and write for any time, so neither clock
+nor lease takes part: an intent whose resourceVersion has not moved may still land, however old it is.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from responder import ledger
+from responder.model import HistoryEntry, Intent, Outcome, Reason, Record, Workload
+
+MANAGER = "gpu-responder"
+"""The field manager that scale writes are made with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A verdict on one intent. `foreign`: somebody else changed replicas or took the field over.
+
+    `may_land`: nothing has moved since the intent, so a write that was sent or paused may still take effect.
+    """
+
+    outcome: Outcome
+    foreign: bool = False
+    message: str = ""
+    may_land: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A record that has no open intent any more, and what history should say of it.
+
+    `loose` is the intent that was found not applied; `commit_to` or `withdraw` says what becomes of it.
+    """
+
+    record: Record
+    entries: tuple[HistoryEntry, ...] = ()
+    loose: Intent | None = None
+    may_land: bool = False
+
+
+def settle(intent: Intent, live: Workload | None) -> Settlement:
+    """What became of the intent, given the object and its scale read live at one resourceVersion; None is 404."""
+    if live is None:
+        return Settlement(Outcome.GONE, message="the target is gone")
+    if live.uid != intent.uid:
+        return Settlement(Outcome.GONE, message="the target was deleted and made anew")
+    if live.generation == intent.generation:
+        return Settlement(
+            Outcome.NOT_APPLIED,
+            message="the target's spec has not changed since",
+            may_land=live.resource_version == intent.resource_version,
+        )
+    ours = live.manager == MANAGER
+    if ours and live.replicas == intent.to_replicas:
+        return Settlement(Outcome.APPLIED, message=f"{MANAGER} holds spec.replicas at {live.replicas}")
+    if ours:
+        return Settlement(
+            Outcome.NOT_APPLIED, message=f"{MANAGER} still holds spec.replicas at {live.replicas}"
+        )
+    if live.generation == intent.generation + 1:
+        # The one change since leaves the field with another, so it was not ours.
+        return Settlement(
+            Outcome.NOT_APPLIED,
+            foreign=live.replicas != intent.from_replicas or live.manager != intent.manager,
+            message=f"the one change since is not ours; {live.manager or 'nobody'} holds spec.replicas",
+        )
+    return Settlement(
+        Outcome.UNCERTAIN,
+        foreign=True,
+        message=f"spec changed {live.generation - intent.generation} times since, and "
+        f"{live.manager or 'nobody'} holds spec.replicas at {live.replicas} now",
+    )
+
+
+def account(record: Record, live: Workload | None, now: datetime) -> Settled:
+    """Settle the record's open intents against what is read live, charge what took effect, date foreign changes.
+
+    At most one of `intent` and `outstanding` took effect, since both were for one resourceVersion.
+    """
+    if live is None or (record.uid and live.uid != record.uid):
+        return _replaced(record, live, now)
+    entries: list[HistoryEntry] = []
+    expected, foreign, loose, outstanding, may_land = record.replicas, False, None, None, False
+    effect: Outcome | None = None
+    pending = record.intent
+    for intent in _open(record):
+        found = settle(intent, live)
+        foreign = foreign or found.foreign
+        if found.outcome in (Outcome.APPLIED, Outcome.UNCERTAIN):
+            if effect is None:
+                effect, expected = found.outcome, intent.to_replicas
+                record = ledger.charge(record, intent)
+                entries.append(entry(record, intent, found.outcome, found.message, now))
+            else:
+                record = spend(record, intent)
+        elif intent is pending:
+            loose, may_land = intent, found.may_land
+        elif found.may_land:
+            outstanding = intent
+    if effect is not None and loose is not None:
+        # The outstanding one took effect, so this one met a resourceVersion that had moved.
+        entries.append(entry(record, loose, Outcome.NOT_APPLIED, "an earlier write landed first", now))
+        loose = None
+    if foreign or (expected is not None and live.replicas != expected):
+        if effect is not Outcome.UNCERTAIN:
+            entries.append(_foreign_entry(record, expected, live, now))
+        record = ledger.foreign(record, live.replicas, live.manager, now)
+    record = replace(
+        record,
+        uid=live.uid,
+        replicas=live.replicas,
+        manager=live.manager,
+        intent=None,
+        outstanding=outstanding,
+    )
+    return Settled(record, tuple(entries), loose, may_land)
+
+
+def commit_to(settled: Settled, intent: Intent, now: datetime) -> Settled:
+    """Make `intent` the record's open one, and say what becomes of those it replaces.
+
+    A write that is the same as an earlier one that may still land keeps that one's id: whichever lands, one
+    intent is found applied.
+    """
+    record, entries = settled.record, list(settled.entries)
+    loose, outstanding = settled.loose, record.outstanding
+    if loose is not None and same_write(loose, intent):
+        intent, loose = replace(intent, id=loose.id), None
+    elif outstanding is not None and same_write(outstanding, intent):
+        intent, outstanding = replace(intent, id=outstanding.id), None
+    settled = Settled(replace(record, outstanding=outstanding), tuple(entries), loose, settled.may_land)
+    closed = _close(settled, Outcome.NOT_APPLIED, "a new decision takes its place", now)
+    return replace(closed, record=replace(closed.record, intent=intent))
+
+
+def withdraw(
+    settled: Settled,
+    now: datetime,
+    outcome: Outcome = Outcome.ABANDONED,
+    message: str = "nothing is to be written any more",
+    reason: Reason | None = None,
+) -> Settled:
+    """Close the intent that was found not applied, since nothing is to be written now."""
+    return _close(settled, outcome, message, now, reason)
+
+
+def spend(record: Record, intent: Intent) -> Record:
+    """Count the intent's step and nothing else."""
+    if intent.episode is None:
+        return record
+    steps = {**record.ledger.steps, intent.episode: record.ledger.steps.get(intent.episode, 0) + 1}
+    return replace(record, ledger=replace(record.ledger, steps=steps))
+
+
+def same_write(one: Intent, other: Intent) -> bool:
+    """True if it makes no difference which of the two lands."""
+    return (one.uid, one.resource_version, one.to_replicas, one.episode) == (
+        other.uid,
+        other.resource_version,
+        other.to_replicas,
+        other.episode,
+    )
+
+
+def entry(record: Record, intent: Intent, outcome: Outcome, message: str, now: datetime) -> HistoryEntry:
+    """The line of history that says what became of an intent."""
+    return HistoryEntry(
+        at=now,
+        target=record.target.key,
+        current=intent.from_replicas,
+        desired=intent.to_replicas,
+        reason=_OUTCOME_REASONS.get(outcome, intent.reason),
+        message=f"{intent.message} ({message})" if message else intent.message,
+        policy=intent.policy,
+        trigger=intent.trigger,
+        alerts=intent.alerts,
+        intent=intent.id,
+        outcome=outcome,
+        alert_started_at=min(
+            (record.alerts[alert].starts_at for alert in intent.alerts if alert in record.alerts), default=None
+        ),
+    )
+
+
+_OUTCOME_REASONS = {
+    Outcome.NOT_APPLIED: Reason.WRITE_CONFLICT,
+    Outcome.UNCERTAIN: Reason.EFFECT_UNCERTAIN,
+    Outcome.GONE: Reason.TARGET_GONE,
+    Outcome.ABANDONED: Reason.INTENT_ABANDONED,
+}
+
+
+def _open(record: Record) -> tuple[Intent, ...]:
+    return tuple(intent for intent in (record.intent, record.outstanding) if intent is not None)
+
+
+def _replaced(record: Record, live: Workload | None, now: datetime) -> Settled:
+    """The object that the record knows is no more; a new one of its name may stand there."""
+    entries = []
+    if record.intent is not None:
+        found = settle(record.intent, None if live is None else live)
+        entries.append(entry(record, record.intent, Outcome.GONE, found.message, now))
+    record = replace(record, intent=None, outstanding=None)
+    if live is None:
+        return Settled(record, tuple(entries))
+    if record.replicas is not None and live.replicas != record.replicas:
+        entries.append(_foreign_entry(record, record.replicas, live, now))
+        record = ledger.foreign(record, live.replicas, live.manager, now)
+    record = replace(record, uid=live.uid, replicas=live.replicas, manager=live.manager)
+    return Settled(record, tuple(entries))
+
+
+def _close(
+    settled: Settled, outcome: Outcome, message: str, now: datetime, reason: Reason | None = None
+) -> Settled:
+    """Close `loose`; if it may land yet, keep it outstanding until the resourceVersion has moved."""
+    loose, record, entries = settled.loose, settled.record, list(settled.entries)
+    if loose is None:
+        return settled
+    line = entry(record, loose, outcome, message, now)
+    entries.append(line if reason is None else replace(line, reason=reason))
+    if settled.may_land:
+        if record.outstanding is not None:
+            # One is kept. Of the older it will never be known what became of it: count it as if it had landed.
+            older = record.outstanding
+            record = spend(record, older)
+            entries.append(entry(record, older, Outcome.UNCERTAIN, "it may still land", now))
+        record = replace(record, outstanding=loose)
+    return Settled(record, tuple(entries))
+
+
+def _foreign_entry(before: Record, expected: int | None, live: Workload, now: datetime) -> HistoryEntry:
+    current = live.replicas if expected is None else expected
+    who = live.manager or "somebody"
+    message = (
+        f"{who} changed replicas from {current} to {live.replicas}; that is respected"
+        if current != live.replicas
+        else f"{who} holds spec.replicas at {live.replicas} now; that is respected"
+    )
+    return HistoryEntry(
+        at=now,
+        target=before.target.key,
+        current=current,
+        desired=live.replicas,
+        reason=Reason.FOREIGN_CHANGE,
+        message=message,
+    )
