@@ -1,10 +1,12 @@
 """metadata.managedFields: which manager wrote which field last, as the real server keeps it.
 
-A field set is a set of paths; a path is a tuple of the elements that FieldsV1 is made of: `f:spec`, `k:{"name":"c"}`
-for an item of a list with keys, `v:"x"` for an item of a set. The rules follow structured-merge-diff: comparing two
-objects gives the added, modified and removed paths; the writer gains the first two, everybody else loses them.
+A field set is a set of paths; a path is a tuple of the elements that FieldsV1 is made of: `f:spec`,
+`k:{"name":"c"}` for an item of a list with keys, `v:"x"` for an item of a set. The rules follow
+structured-merge-diff: comparing two objects gives the added, modified and removed paths; the writer gains the
+first two, everybody else loses them.
 """
 
+import copy
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -212,6 +214,82 @@ def field_set(resource: str, obj: Object) -> Paths:
     found: Paths = set()
     _collect(_tracked(obj, ""), (), found, typed=resource in SKELETONS)
     return found
+
+
+def merged(resource: str, old: Object, applied: Object, identity: tuple[str, str, str]) -> Object:
+    """`old` with `applied` merged in, and without what this applier once set, sets no more and nobody else holds."""
+    typed = resource in SKELETONS
+    result: Object = _merge(
+        old, {k: v for k, v in applied.items() if k not in ("apiVersion", "kind")}, (), typed
+    )
+    before: Paths = set()
+    others: Paths = set()
+    for entry in old["metadata"].get("managedFields") or []:
+        paths = decode(entry.get("fieldsV1") or {})
+        if _identity(entry) == identity:
+            before = paths
+        else:
+            others |= paths
+    gone = before - field_set(resource, applied) - others
+    for path in sorted(gone, key=len, reverse=True):
+        if not any(other[: len(path)] == path for other in others):
+            _remove(result, path)
+    return result
+
+
+def _merge(old: Any, new: Any, path: Path, typed: bool) -> Any:
+    field = path[-1][2:] if path else ""
+    if isinstance(new, dict) and isinstance(old, dict) and not (path and _atomic(field, path, typed)):
+        result = dict(old)
+        for key, value in new.items():
+            if key not in old:
+                result[key] = copy.deepcopy(value)
+            else:
+                result[key] = _merge(old[key], value, (*path, f"f:{key}"), typed)
+        return result
+    if isinstance(new, list) and isinstance(old, list) and path:
+        keys = _keys(field, [*old, *new], path, typed)
+        if keys is not None:
+            return _merge_lists(old, new, keys, path, typed)
+    return copy.deepcopy(new)
+
+
+def _merge_lists(old: list[Any], new: list[Any], keys: tuple[str, ...], path: Path, typed: bool) -> list[Any]:
+    before = {_item(keys, item): item for item in old}
+    after = {_item(keys, item): item for item in new}
+    result = []
+    for element, item in before.items():
+        wanted = after.pop(element, None)
+        result.append(item if wanted is None else _merge(item, wanted, (*path, element), typed))
+    return [*result, *(copy.deepcopy(item) for item in after.values())]
+
+
+def _remove(obj: Any, path: Path) -> None:
+    for element in path[:-1]:
+        obj = _step(obj, element)
+        if obj is None:
+            return
+    last = path[-1]
+    if last.startswith("f:") and isinstance(obj, dict):
+        obj.pop(last[2:], None)
+    elif isinstance(obj, list):
+        found = _step(obj, last)
+        if found is not None:
+            obj.remove(found)
+
+
+def _step(obj: Any, element: str) -> Any:
+    if element.startswith("f:"):
+        return obj.get(element[2:]) if isinstance(obj, dict) else None
+    wanted = json.loads(element[2:])
+    for item in obj if isinstance(obj, list) else ():
+        if item == wanted or (
+            isinstance(item, dict)
+            and isinstance(wanted, dict)
+            and all(item.get(k, "TCP" if k == "protocol" else None) == v for k, v in wanted.items())
+        ):
+            return item
+    return None
 
 
 def owners(obj: Object, *, skip: tuple[str, str, str]) -> list[tuple[Object, Paths]]:

@@ -147,6 +147,11 @@ class Subscription:
         except Empty:
             return None
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be got."""
+        return self._queue.empty()
+
     def close(self) -> None:
         """Stop receiving; a waiting `get` returns None."""
         self._store.unsubscribe(self)
@@ -237,6 +242,12 @@ class ObjectStore:
 
     def create(self, resource: str, obj: Object, *, manager: str = "", subresource: str = "") -> Object:
         """Store a new object with uid, creationTimestamp, generation; raises AlreadyExists."""
+        return self.create_entry(resource, obj, manager=manager, subresource=subresource).copy()
+
+    def create_entry(
+        self, resource: str, obj: Object, *, manager: str = "", subresource: str = "", dry_run: bool = False
+    ) -> Entry:
+        """As `create`, but shared; managedFields in `obj` are kept. A dry run stores nothing."""
         with self.lock:
             new = _decode(_encode(obj))
             meta = new.setdefault("metadata", {})
@@ -246,12 +257,16 @@ class ObjectStore:
             now = self.clock()
             meta["uid"] = str(uuid.uuid4())
             meta["creationTimestamp"] = _seconds(now)
-            meta.pop("generation", None)
+            for ours in ("generation", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
+                meta.pop(ours, None)
             if resource not in WITHOUT_GENERATION:
                 meta["generation"] = 1
-            if "managedFields" not in meta:
+            if not meta.get("managedFields"):
+                meta.pop("managedFields", None)
                 managed_fields.record_update(resource, None, new, manager, subresource, now)
-            return self._commit("ADDED", resource, new, None, manager, subresource).copy()
+            if dry_run:
+                return _frozen(new, 0)
+            return self._commit("ADDED", resource, new, None, manager, subresource)
 
     def update(self, resource: str, obj: Object, *, manager: str = "", subresource: str = "") -> Object:
         """Replace an object; raises NotFound, and Conflict if it names another resourceVersion."""
@@ -302,10 +317,14 @@ class ObjectStore:
         subresource: str = "",
         *,
         track: bool = True,
+        dry_run: bool = False,
     ) -> Entry:
-        """Replace `old`, the current version, by `new`; `track` False keeps new's own managedFields."""
+        """Replace `old`, the current version, by `new`; `track` False keeps new's own managedFields.
+
+        A dry run returns what would be stored, at the old resourceVersion.
+        """
         with self.lock:
-            return self._replace(resource, old, new, manager, subresource, track=track)
+            return self._replace(resource, old, new, manager, subresource, track=track, dry_run=dry_run)
 
     # Watching
 
@@ -367,6 +386,7 @@ class ObjectStore:
         subresource: str,
         *,
         track: bool = True,
+        dry_run: bool = False,
     ) -> Entry:
         before, meta = old.obj["metadata"], new["metadata"]
         for fixed in ("uid", "creationTimestamp", "generation", "resourceVersion"):
@@ -384,6 +404,8 @@ class ObjectStore:
             managed_fields.record_update(resource, old.obj, new, manager, subresource, self.clock())
         if "generation" in meta and _generation_moves(resource, old.obj, new, subresource):
             meta["generation"] += 1
+        if dry_run:
+            return _frozen(new, old.version)
         return self._commit("MODIFIED", resource, new, old, manager, subresource)
 
     def _commit(
@@ -397,8 +419,7 @@ class ObjectStore:
     ) -> Entry:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
-        data = _encode(_ordered(obj))
-        entry = Entry(_decode(data), data, self._version)
+        entry = _frozen(obj, self._version)
         namespace, name = key = entry.key
         if type_ == "DELETED":
             del self._objects[resource][key]
@@ -415,6 +436,11 @@ class ObjectStore:
         for subscription in self._subscriptions.get(resource, ()):
             subscription.offer(change)
         return entry
+
+
+def _frozen(obj: Object, version: int) -> Entry:
+    data = _encode(_ordered(obj))
+    return Entry(_decode(data), data, version)
 
 
 def _predicate(selector: Selector) -> Callable[[Object], bool] | None:
