@@ -1,0 +1,348 @@
+"""The elected actor: what is due when, a bounded pool of threads, and what wakes whom.
+
+One process of all acts at a time; see `lease`. It drains the inbox, folds alerts into their targets' records and
+looks at each target when its news or its own decision says so, never by polling all of them.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from responder import alerts
+from responder.budget import BudgetBook
+from responder.errors import Conflict, StoreUnavailable
+from responder.healing import Alertmanager, Healer
+from responder.inbox import Inbox, Lookup
+from responder.lease import TTL, Lease
+from responder.matchers import all_match, parse
+from responder.model import Commit, Delivery, Direction, Override, OverrideKind, Reason, Record, Silence, Span
+from responder.observe import Cluster, Values
+from responder.policy import Settings
+from responder.reconcile import Look, Observer, Reconciler
+from responder.schedule import Schedule
+
+THREADS = 16
+GRACE_SECONDS = 15.0
+"""How long a stop waits for looks that run; what is cut off is settled by the next actor."""
+_TICK_SECONDS = 0.5
+"""The main loop wakes so often to see whether it should stop; it looks at nothing but its own memory then."""
+_REFRESH_SECONDS = 3.0
+"""The store's bell says when there is news; this is for the case that it was not heard."""
+_AFTER_OUTAGE = timedelta(seconds=5)
+_AFTER_FAULT = timedelta(minutes=1)
+_CLOCK_SET = 5.0
+"""Seconds by which wall and monotonic clock part when somebody has set the former."""
+_REMATCH_TRIES = 20
+_QUIET = frozenset({Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.UNCLAIMED, None})
+"""Looks that no pause, freeze or silence would have changed."""
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+log = logging.getLogger(__name__)
+
+
+class Store(Protocol):
+    """The store, as far as the actor uses it."""
+
+    def inbox(self, limit: int) -> list[tuple[str, Delivery]]: ...
+    def append(self, delivery: Delivery) -> None: ...
+    def wait(self, timeout: float) -> bool: ...
+    def ring(self) -> None: ...
+    def record(self, key: str) -> tuple[Record, int] | None: ...
+    def records(self) -> Iterator[tuple[Record, int]]: ...
+    def commit(self, commit: Commit) -> object: ...
+    def standing(self) -> tuple[Span, ...]: ...
+    def overrides(self) -> tuple[Override, ...]: ...
+    def silences(self) -> tuple[Silence, ...]: ...
+    def lease(self, name: str, holder: str, ttl: timedelta, now: datetime) -> bool: ...
+    def release(self, name: str, holder: str) -> None: ...
+    def actions_since(self, direction: Direction, since: datetime) -> list[datetime]: ...
+
+
+class SettingsSource(Protocol):
+    """The policy file in force. `generation` grows with each reload, changed or not."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def __call__(self) -> Settings: ...
+
+
+class Actor:
+    """Runs in one process of the service; `run` returns when told to stop. `holder` names this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        values: Values,
+        alertmanagers: Sequence[Alertmanager],
+        settings: SettingsSource,
+        *,
+        holder: str,
+        observer: Observer,
+        lookup: Lookup | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        threads: int = THREADS,
+        lease_ttl: timedelta = TTL,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._started_at = clock()
+        self._monotonic = monotonic
+        self._threads = threads
+        self._lease = Lease(store, holder, clock, lease_ttl, monotonic)
+        self._inbox = Inbox(store, lookup)
+        self._schedule = Schedule(clock)
+        self._budget = BudgetBook()
+        self._healer = Healer(store, alertmanagers, settings, clock, self._wake, self._lease.held)
+        self._reconciler = Reconciler(
+            store,
+            store,
+            cluster,
+            values,
+            settings,
+            clock=clock,
+            limits=self._budget,
+            observer=observer,
+            started_at=self._started_at,
+            fence=self._lease.held,
+        )
+        self._leading = False
+        self._generation = -1
+        self._reasons: dict[str, Reason | None] = {}
+        self._anew: set[str] = set()
+        self._people: frozenset[Override | Silence] = frozenset()
+        self._safe_mode = ""
+        self._refresh_at = 0.0
+        self._offset: float | None = None
+
+    def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
+        """Act while elected, until `stop` is set; `beat` is called every second or so."""
+        workers = [
+            threading.Thread(target=self._work, name=f"looks-{number}", daemon=True)
+            for number in range(self._threads)
+        ]
+        self._lease.start()
+        self._healer.start()
+        for worker in workers:
+            worker.start()
+        try:
+            while not stop.is_set():
+                beat()
+                rung = self._store.wait(_TICK_SECONDS)
+                if stop.is_set():
+                    break
+                self._turn(rung, beat)
+        finally:
+            self._healer.stop()
+            self._schedule.close()
+            if not self._schedule.idle(GRACE_SECONDS):
+                log.warning("%d looks are cut off; the next actor settles them", self._schedule.running())
+            self._lease.stop()
+
+    def _turn(self, rung: bool, beat: Callable[[], None]) -> None:
+        """One round of the main loop: lead or step down, and hand out what is due."""
+        if not self._lease.held():
+            if self._leading:
+                log.warning("this process has lost the actor's lease and stops acting")
+                self._schedule.forget()
+            self._leading = False
+            return
+        try:
+            if not self._leading:
+                self._lead(beat)
+                rung = True
+            if self._clock_was_set():
+                log.warning("the clock was set: looking at all targets again")
+                self._load(beat)
+            settings = self._settings()
+            if self._settings.generation != self._generation:
+                self._reload(settings, beat)
+            if rung or self._monotonic() >= self._refresh_at:
+                self._refresh_at = self._monotonic() + _REFRESH_SECONDS
+                self._hear_people()
+                self._drain(settings, beat)
+            self._watch_heartbeat(settings)
+            for key in self._budget.next_served(self._clock()):
+                self._schedule.wake(key, self._clock())
+        except StoreUnavailable as error:
+            log.error("the store cannot be used: %s", error)
+        except Conflict as error:
+            log.warning("%s", error)
+
+    # Below: taking up the work
+
+    def _lead(self, beat: Callable[[], None]) -> None:
+        log.info("this process is the actor now")
+        settings = self._settings()
+        self._budget.limit(settings.budgets)
+        now = self._clock()
+        for direction, budget in settings.budgets.items():
+            self._budget.restore(direction, self._store.actions_since(direction, now - budget.period))
+        self._generation = -1
+        self._people = frozenset()
+        self._clock_was_set()
+        self._load(beat)
+        self._leading = True
+
+    def _load(self, beat: Callable[[], None]) -> None:
+        """Take up all records: open intents first, the others when they are due."""
+        now = self._clock()
+        self._schedule.forget()
+        for record, _ in self._store.records():
+            self._take_up(record, now)
+            beat()
+
+    def _take_up(self, record: Record, now: datetime) -> None:
+        key, verdict = record.target.key, record.verdict
+        self._reasons[key] = verdict.reason if verdict else None
+        if record.intent is not None or record.outstanding is not None:
+            self._schedule.wake(key, _FIRST)
+        elif record.failure is not None:
+            self._schedule.wake(key, record.failure.retry_at)
+        elif verdict is None:
+            self._schedule.wake(key, now)
+        elif verdict.look_again_at is not None:
+            self._schedule.wake(key, verdict.look_again_at)
+
+    def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
+        """Match all known alerts anew, and look at every target whose record or failure that touches."""
+        first, self._generation = self._generation < 0, self._settings.generation
+        self._budget.limit(settings.budgets)
+        for record, version in self._store.records():
+            beat()
+            if self._rematch(record, version, settings) or not first:
+                self._wake(record.target.key, anew=True)
+
+    def _rematch(self, record: Record, version: int, settings: Settings) -> bool:
+        for _ in range(_REMATCH_TRIES):
+            matched = alerts.rematch(record, settings)
+            if matched == record:
+                return False
+            try:
+                self._store.commit(Commit(records=((matched, version),)))
+            except Conflict:
+                found = self._store.record(record.target.key)
+                if found is None:
+                    return False
+                record, version = found
+                continue
+            return True
+        return True
+
+    # Below: news
+
+    def _drain(self, settings: Settings, beat: Callable[[], None]) -> None:
+        more = True
+        while more and self._lease.held():
+            beat()
+            drained = self._inbox.drain(settings, self._clock())
+            for key in drained.changed:
+                self._wake(key)
+            if drained.standing_changed:
+                self._wake_those(Reason.HELD)
+            self._healer.heard(drained.receivers)
+            if drained.truncated:
+                self._healer.soon()
+            more = drained.more
+
+    def _hear_people(self) -> None:
+        """Wake those that a new, changed or ended override or silence is for; decisions wait for their ends."""
+        said = frozenset((*self._store.overrides(), *self._store.silences()))
+        news, self._people = said ^ self._people, said
+        for thing in news:
+            keys = self._silenced(thing) if isinstance(thing, Silence) else self._overridden(thing)
+            for key in keys:
+                self._wake(key, anew=True)
+
+    def _overridden(self, override: Override) -> list[str]:
+        if override.target:
+            return [override.target]
+        orders = override.kind in (OverrideKind.PIN, OverrideKind.BOUNDS)
+        return [
+            key
+            for key, reason in list(self._reasons.items())
+            if (orders or reason not in _QUIET) and _may_bind(override, key)
+        ]
+
+    def _silenced(self, silence: Silence) -> list[str]:
+        matchers = [parse(text) for text in silence.matchers]
+        return [
+            record.target.key
+            for record, _ in self._store.records()
+            if any(all_match(matchers, span.labels) for span in record.alerts.values())
+        ]
+
+    def _watch_heartbeat(self, settings: Settings) -> None:
+        if settings.heartbeat is None:
+            return
+        now = self._clock()
+        sentence = alerts.safe_mode(settings, self._store.standing(), now, self._started_at)
+        if sentence != self._safe_mode:
+            if sentence:
+                log.warning("safe mode: %s", sentence)
+            elif self._safe_mode:
+                log.info("safe mode is over: the heartbeat arrives")
+                self._wake_those(Reason.SAFE_MODE)
+            self._safe_mode = sentence
+
+    def _clock_was_set(self) -> bool:
+        offset = self._clock().timestamp() - self._monotonic()
+        before, self._offset = self._offset, offset
+        return before is not None and abs(offset - before) > _CLOCK_SET
+
+    def _wake(self, key: str, anew: bool = False) -> None:
+        self._reasons.setdefault(key, None)
+        if anew:
+            self._anew.add(key)
+        self._schedule.wake(key, self._clock())
+
+    def _wake_those(self, reason: Reason) -> None:
+        for key in [key for key, known in list(self._reasons.items()) if known is reason]:
+            self._wake(key)
+
+    # Below: the pool
+
+    def _work(self) -> None:
+        while (key := self._schedule.take()) is not None:
+            look_again_at = None
+            try:
+                if self._lease.held():
+                    look_again_at = self._look(key)
+            finally:
+                self._schedule.done(key, look_again_at)
+
+    def _look(self, key: str) -> datetime | None:
+        now = self._clock()
+        anew = key in self._anew
+        self._anew.discard(key)
+        try:
+            look = self._reconciler.reconcile(key, now, anew=anew)
+        except StoreUnavailable as error:
+            log.error("cannot look at %s: %s", key, error, extra={"target": key})
+            return now + _AFTER_OUTAGE
+        except Exception:
+            # A fault in one target's look must not stop the others'.
+            log.exception("cannot look at %s", key, extra={"target": key})
+            return now + _AFTER_FAULT
+        self._remember(key, look)
+        return look.look_again_at
+
+    def _remember(self, key: str, look: Look) -> None:
+        if look.reason is None:
+            self._reasons.pop(key, None)
+        else:
+            self._reasons[key] = look.reason
+
+
+def _may_bind(override: Override, key: str) -> bool:
+    """False if its matchers leave out the target's namespace; the rest is for the look to tell."""
+    labels = {"namespace": key.partition("/")[0]}
+    return all(
+        matcher.matches(labels) for matcher in map(parse, override.matchers) if matcher.name == "namespace"
+    )

@@ -1,0 +1,146 @@
+"""Gathering all that a decision on one target looks at. Declares whom it asks."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from responder import alerts
+from responder.decide import sized_triggers
+from responder.matchers import all_match, parse
+from responder.model import (
+    Budget,
+    Observed,
+    Override,
+    Ownership,
+    Pods,
+    Record,
+    Silence,
+    Span,
+    TargetRef,
+    Value,
+    Workload,
+)
+from responder.policy import Policy, Settings, Trigger
+from responder.templates import Missing, render_query
+
+
+class Cluster(Protocol):
+    """The API server. Everything may raise TransientError or PermanentError."""
+
+    def workload(self, ref: TargetRef) -> Workload:
+        """Object and scale live at one resourceVersion. 404 is a PermanentError with TargetGone."""
+
+    def pods(self, ref: TargetRef, workload: Workload) -> Pods: ...
+
+    def ownership(self, ref: TargetRef, workload: Workload) -> Ownership: ...
+
+    def scale(self, ref: TargetRef, workload: Workload, replicas: int, *, dry_run: bool = False) -> Workload:
+        """Write the scale against the workload's resourceVersion. Conflict on 409.
+
+        After a TransientError, and after a Conflict too, it may have taken effect.
+        """
+
+
+class Values(Protocol):
+    def query(self, expr: str, now: datetime) -> Value:
+        """The one fresh sample of an instant query, or a Value that says why there is none. Never raises."""
+
+
+class People(Protocol):
+    """What people have said, read anew each time. Raises StoreUnavailable."""
+
+    def overrides(self) -> tuple[Override, ...]: ...
+
+    def silences(self) -> tuple[Silence, ...]: ...
+
+    def standing(self) -> tuple[Span, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What binds one target by people's word, as read at one moment."""
+
+    overrides: tuple[Override, ...]
+    silences: tuple[Silence, ...]
+    freeze: str
+
+    def same(self, later: "Will", then: datetime, now: datetime) -> bool:
+        """True if nothing was added, ended or changed, and nothing began or ran out between the two moments."""
+        return self == later and all(
+            thing.in_force(then) == thing.in_force(now) for thing in (*self.overrides, *self.silences)
+        )
+
+
+def will(settings: Settings, policy: Policy, record: Record, people: People) -> Will:
+    """Read what people have said of this target."""
+    bind = overrides_of(people.overrides(), record.target, policy.name)
+    return Will(bind, people.silences(), settings.freeze)
+
+
+def overrides_of(overrides: Iterable[Override], target: TargetRef, policy: str) -> tuple[Override, ...]:
+    """Those that are for this target: by its key, by matchers over it, or for all."""
+    labels = {"namespace": target.namespace, "kind": target.kind, "name": target.name, "policy": policy}
+    return tuple(
+        override
+        for override in overrides
+        if (not override.target or override.target == target.key) and _all_match(override.matchers, labels)
+    )
+
+
+def _all_match(matchers: Iterable[str], labels: Mapping[str, str]) -> bool:
+    return all_match([parse(text) for text in matchers], labels)
+
+
+def observe(
+    settings: Settings,
+    policy: Policy,
+    record: Record,
+    live: Workload,
+    *,
+    cluster: Cluster,
+    values: Values,
+    people: People,
+    budget: Budget,
+    started_at: datetime,
+    now: datetime,
+) -> Observed:
+    """All that `decide` looks at besides the record. Raises what cluster and store raise."""
+    pods = cluster.pods(record.target, live)
+    standing = people.standing()
+    word = will(settings, policy, record, people)
+    return Observed(
+        workload=live,
+        pods=pods,
+        ownership=cluster.ownership(record.target, live),
+        values={
+            trigger.name: _value(trigger, span, values, now)
+            for trigger, span in sized_triggers(policy, record, now)
+        },
+        holds=alerts.holds_on(settings, standing, record, pods.nodes, now),
+        overrides=word.overrides,
+        silences=word.silences,
+        freeze=word.freeze,
+        safe_mode=alerts.safe_mode(settings, standing, now, started_at),
+        budget=budget,
+    )
+
+
+def _value(trigger: Trigger, span: Span, values: Values, now: datetime) -> Value:
+    source = trigger.scale.value_from
+    if source is None:
+        return Value(None, now, f"trigger {trigger.name} says not where its value comes from")
+    if source.query:
+        try:
+            return values.query(render_query(source.query, span.labels, span.annotations), now)
+        except Missing as error:
+            return Value(None, now, str(error))
+    text = span.annotations.get(source.annotation, "")
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        return Value(None, span.last_seen_at, f"annotation {source.annotation} is {text!r} and not a number")
+    return Value(number, span.last_seen_at)
