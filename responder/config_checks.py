@@ -104,12 +104,12 @@ class _Checker:
             try:
                 parts = templates.parse(text)
             except ValueError as error:
-                self.fault((*path, key), f"{error}")
+                self.fault((*path, key), str(error))
                 continue
-            fixed = all(isinstance(part, str) for part in parts)
-            if fixed and not legal(text):
+            # With any value in its places, a template with an illegal rest is never a legal name.
+            if not legal("".join(part if isinstance(part, str) else "a" for part in parts)):
                 self.fault((*path, key), f"'{text}' is not {what}; use lower case, digits and '-'")
-            elif fixed and key == "namespace" and not self._allowed(text):
+            elif key == "namespace" and parts == (text,) and not self._allowed(text):
                 message = f"'{text}' is not among allowedNamespaces, so nothing would ever be scaled; add it"
                 self.fault((*path, key), message)
         if target["kind"] in _WITHOUT_SCALE:

@@ -46,9 +46,12 @@ class Key:
 
 def check_schema(document: Document) -> None:
     """Add a fault for everything that the schema does not allow."""
+    unread = {fault.path for fault in document.faults}
     error: _Error
     for error in _VALIDATOR.iter_errors(document.value):
         path: Path = tuple(error.absolute_path)
+        if path in unread:
+            continue
         if error.validator == "additionalProperties":
             for key in sorted(set(error.instance) - set(error.schema["properties"])):
                 document.fault((*path, key), _unknown(key, error.schema))
@@ -83,7 +86,7 @@ def keys() -> Iterator[Key]:
 def nearest(word: str, known: list[str]) -> str:
     """The known word that was probably meant; empty when none is near."""
     by_lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[near[0]] if near else ""
 
 
@@ -98,8 +101,6 @@ def _unknown(key: str, schema: Schema) -> str:
 
 
 def _shown(value: Any, limit: int = 60) -> str:
-    if value is None:
-        return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):
@@ -111,9 +112,15 @@ def _shown(value: Any, limit: int = 60) -> str:
 def _type(error: _Error) -> str:
     names = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
     wanted = " or ".join(_TYPES[name] for name in names)
+    if error.instance is None:
+        return f"has no value; write {wanted} or leave the key out"
     hint = ""
-    if isinstance(error.instance, str) and "number" in names:
-        hint = "; durations are numbers of seconds" if error.absolute_path[-1].endswith("Seconds") else ""
+    if isinstance(error.instance, str) and {"number", "integer"} & set(names):
+        key = error.absolute_path[-1]
+        if error.instance.isdecimal():
+            hint = "; remove the quotes"
+        elif isinstance(key, str) and key.endswith("Seconds"):
+            hint = "; durations are numbers of seconds"
     return f"{_shown(error.instance)} is not {wanted}{hint}"
 
 

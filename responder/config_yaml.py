@@ -72,10 +72,10 @@ def read(text: str) -> Document:
     except RecursionError:
         document.faults.append(Fault(0, "", "is nested too deeply to be a policy file"))
         return document
-    if node is None:
+    if node is not None:
+        _Builder(document).start(node)
+    if document.value is None and not document.faults:
         document.faults.append(Fault(0, "", "is empty; start from examples/policies.yaml"))
-        return document
-    _Builder(document).start(node)
     return document
 
 
@@ -93,8 +93,8 @@ def _syntax_fault(text: str, error: yaml.MarkedYAMLError) -> Fault:
     return Fault(line, "", f"is not YAML: {problem}{context}")
 
 
-class _TooMuch(Exception):  # noqa: N818 - it ends the reading and never leaves this module.
-    pass
+class _TooMuch(Exception):
+    """Ends the reading; it never leaves this module."""
 
 
 class _Builder:
@@ -132,6 +132,9 @@ class _Builder:
         self._document.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
+        tag = node.tag.removeprefix(_PREFIX)
+        if tag not in ("seq", "map"):
+            self._document.fault(path, f"has the tag {tag}; remove it")
         if any(node is above for above in self._open):
             raise _TooMuch(f"has an alias at {where(path)} that contains itself; write the value out")
         self._open.append(node)
