@@ -43,12 +43,13 @@ class Demand:
         self.served = {spec.workload: _served(spec, shape) for spec in specs if spec.load != "none"}
         self._until = 0.0
 
-    def advance(self, now: float, ready: Mapping[Workload, tuple[Ref, ...]]) -> None:
-        """Lives until `now` seconds of load, with these pods ready."""
+    def advance(self, now: float | None, ready: Mapping[Workload, tuple[Ref, ...]]) -> None:
+        """Lives until `now` seconds of load (None: it has not begun), with these pods ready."""
+        until = self._until if now is None else max(self._until, now)
         for workload, served in self.served.items():
             served.ready = ready.get(workload, ())
-            served.advance(self._until, now)
-        self._until = max(self._until, now)
+            served.advance(self._until, until)
+        self._until = until
 
 
 def _served(spec: WorkloadSpec, shape: Curve) -> Served:

@@ -76,6 +76,12 @@ class ControlLoop:
         while self._step_once():
             pass
 
+    def warm_up(self) -> None:
+        """Settles the cluster without cold starts, as if it had been running all along."""
+        self._kubelet.warm = True
+        self.step()
+        self._kubelet.warm = False
+
     def resync(self) -> None:
         """Queues every object."""
         with self.lock:

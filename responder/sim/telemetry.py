@@ -73,9 +73,7 @@ class Telemetry:
         """Brings demand up to now."""
         with self._loop.lock, self.lock:
             self._look()
-            now = self._clock.load_now()
-            if now is not None:
-                self.demand.advance(now, self._ready)
+            self.demand.advance(self._clock.load_now(), self._ready)
 
     def _look(self) -> None:
         """Which pods serve which workload, if pods changed since the last look."""
