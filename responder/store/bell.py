@@ -7,6 +7,8 @@ import select
 import socket
 from pathlib import Path
 
+from responder.errors import StoreUnavailable
+
 # Of sockaddr_un.sun_path, less its closing NUL.
 _LONGEST_NAME = 107
 
@@ -40,13 +42,16 @@ class Bell:
 
     def ring(self) -> None:
         """Wake whoever waits; nobody there is no error, for who comes looks before it waits."""
-        os.eventfd_write(self._own, 1)
+        if self._own >= 0:
+            os.eventfd_write(self._own, 1)
         # Full is as good as rung, and a folder that cannot be written to has no bell.
         with contextlib.suppress(OSError):
             self._sender.sendto(b"\0", self._address())
 
     def wait(self, timeout: float) -> bool:
-        """True as soon as it is rung, False after `timeout` seconds."""
+        """True as soon as it is rung, False after `timeout` seconds. Raises StoreUnavailable when closed."""
+        if self._own < 0:
+            raise StoreUnavailable("the store is closed: the service is stopping")
         poll = select.poll()
         poll.register(self._own, select.POLLIN)
         if self._heard is not None:
@@ -64,9 +69,10 @@ class Bell:
             self._heard.close()
             self._heard = None
         self._sender.close()
-        os.close(self._own)
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
+        for fd in (self._own, self._folder_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._own = self._folder_fd = -1
 
     def _silence(self) -> None:
         with contextlib.suppress(BlockingIOError):
