@@ -58,6 +58,7 @@ def foreign(record: Record, replicas: int, manager: str, now: datetime) -> Recor
 
 def note(record: Record, decision: Decision, now: datetime, dry_run: bool = False) -> Record:
     """Keep what a look found, also when it holds: the recommendation, and since when a value is missing."""
+    record = clamped(record, now)
     ledger = record.shadow if dry_run else record.ledger
     noted = _noted(ledger, decision.recommendation, now)
     missing: Mapping[str, datetime] = {name: record.missing.get(name, now) for name in decision.missing}
@@ -66,6 +67,43 @@ def note(record: Record, decision: Decision, now: datetime, dry_run: bool = Fals
     if dry_run:
         return replace(record, shadow=noted, missing=missing)
     return replace(record, ledger=noted, missing=missing)
+
+
+def clamped(record: Record, now: datetime) -> Record:
+    """Let times later than now count as now: left by a clock that was set back, they would block for ever."""
+    ledger, shadow = _clamped(record.ledger, now), _clamped(record.shadow, now)
+    foreign_at = None if record.foreign_at is None else min(record.foreign_at, now)
+    missing: Mapping[str, datetime] = record.missing
+    if any(since > now for since in missing.values()):
+        missing = {name: min(since, now) for name, since in missing.items()}
+    reverts = record.reverts
+    if reverts is not None and reverts.last_at > now:
+        until = None if reverts.until is None else min(reverts.until, now + LONGEST_BACKOFF)
+        reverts = replace(reverts, last_at=now, until=until)
+    later = (ledger, shadow, foreign_at, missing, reverts)
+    if later == (record.ledger, record.shadow, record.foreign_at, record.missing, record.reverts):
+        return record
+    return replace(
+        record, ledger=ledger, shadow=shadow, foreign_at=foreign_at, missing=missing, reverts=reverts
+    )
+
+
+def _clamped(ledger: Ledger, now: datetime) -> Ledger:
+    times = (ledger.last_up_at, ledger.last_down_at, *(change.at for change in ledger.changes[-1:]))
+    steps = ledger.recommendations
+    if all(at is None or at <= now for at in times) and (not steps or steps[-1].at <= now):
+        return ledger
+    # Of steps that fall together, the last one is in force.
+    kept = [step for step in steps if step.at <= now]
+    if len(kept) < len(steps):
+        kept = [*(step for step in kept if step.at < now), Recommendation(now, steps[-1].replicas)]
+    return replace(
+        ledger,
+        last_up_at=None if ledger.last_up_at is None else min(ledger.last_up_at, now),
+        last_down_at=None if ledger.last_down_at is None else min(ledger.last_down_at, now),
+        changes=tuple(replace(change, at=min(change.at, now)) for change in ledger.changes),
+        recommendations=tuple(kept),
+    )
 
 
 def with_steps_of(record: Record, episodes: frozenset[str]) -> Record:
