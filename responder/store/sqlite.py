@@ -1,7 +1,6 @@
 """The store in one SQLite file: for one host, any number of processes and threads."""
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
@@ -36,6 +35,8 @@ T = TypeVar("T")
 BUSY_SECONDS = 2.0
 LARGEST_INBOX_READ = 16 * 2**20
 """Bytes of deliveries read at once, so that a backlog of large groups does not fill the memory."""
+TRIED = 32 * 2**10
+"""Bytes that readiness tries to write: a disk with room for less is as good as full."""
 PAGE = 500
 KEPT_ENDED = timedelta(days=90)
 """How long overrides and silences are kept after their end."""
@@ -80,7 +81,7 @@ class SqliteStore:
         self._bell = Bell(self.path)
         self._writer = Writer(self.path, self._connect, self._bell.ring, patience)
         try:
-            self._writer.run(lambda _: None)
+            self._writer.run(_try)
         except StoreUnavailable:
             if not start_anyway:
                 self.close()
@@ -325,11 +326,7 @@ class SqliteStore:
         with self._ready_lock:
             if time.monotonic() >= self._ready_until:
                 try:
-                    self._writer.run(
-                        lambda c: _insert(
-                            c, "INSERT OR REPLACE INTO meta (key, value) VALUES ('tried', ?)", (os.getpid(),)
-                        )
-                    )
+                    self._writer.run(_try)
                     self._not_ready = ""
                 except StoreUnavailable as error:
                     self._not_ready = str(error)
@@ -425,6 +422,11 @@ _INSERT_HISTORY = (
 
 def _insert(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
     connection.execute(statement, values)
+
+
+def _try(connection: sqlite3.Connection) -> None:
+    """Write as much as a delivery of a few dozen alerts, over what was tried before."""
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('tried', ?)", ("x" * TRIED,))
 
 
 def _expect(connection: sqlite3.Connection, key: str, version: int) -> None:

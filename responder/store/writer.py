@@ -106,6 +106,8 @@ class Writer:
                 self._write(group)
             if last:
                 self._disconnect()
+                if self._lock_fd >= 0:
+                    os.close(self._lock_fd)
                 return
 
     def _next_group(self) -> tuple[list[_Work], bool]:
