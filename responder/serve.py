@@ -149,7 +149,7 @@ class Process:
     def _safe_mode(self, settings: Settings, standing: Iterable[Span], now: datetime) -> str:
         from responder.alerts import safe_mode  # noqa: PLC0415
 
-        return safe_mode(settings, tuple(standing), now, self._started_at)
+        return safe_mode(settings, standing, now, self._started_at)
 
 
 def blueprints() -> "Sequence[Blueprint]":
@@ -161,10 +161,25 @@ def blueprints() -> "Sequence[Blueprint]":
 
 def make_actor(options: Options, store: SqliteStore, source: SettingsSource, started_at: datetime) -> Actor:
     """The actor and the clients it works with. Web processes never import these."""
-    from responder.acting import build  # type: ignore[import-not-found]  # noqa: PLC0415
+    from responder import actor, observer  # noqa: PLC0415
+    from responder.alertmanager import AlertmanagerClient  # noqa: PLC0415
+    from responder.kube import KubeCluster  # noqa: PLC0415
+    from responder.lookup import PodLookup  # noqa: PLC0415
+    from responder.prometheus import PrometheusValues  # noqa: PLC0415
+    from responder.store.holder import this_process  # noqa: PLC0415
 
-    actor: Actor = build(options, store, source, started_at)
-    return actor
+    cluster = KubeCluster(options.kubeconfig, on_call=observer.called)
+    return actor.Actor(
+        store,
+        cluster,
+        PrometheusValues(options.prometheus_urls, fresh=options.value_max_age),
+        [AlertmanagerClient(url) for url in options.alertmanager_urls],
+        source,
+        holder=this_process(),
+        observer=observer.Observer(),
+        started_at=started_at,
+        lookup=PodLookup(cluster, store.ring),
+    )
 
 
 def open_store(options: Options, cluster: str, *, start_anyway: bool = False) -> SqliteStore:
