@@ -42,6 +42,9 @@ class DeploymentController:
         new = next((e for e in owned if e.obj["metadata"]["labels"].get(HASH) == digest), None)
         old = [entry for entry in owned if entry is not new]
         surge, unavailable = _rolling_bounds(deployment, wanted)
+        if new is not None and _revision(new) <= _newest_revision(old):
+            self._renumber(new, _newest_revision(old) + 1)
+            return  # its change brings us back
         if new is None:
             if _recreates(deployment) and any(count_of(e.obj, "replicas") for e in old):
                 self._resize_all(old, 0, deployment)
@@ -85,6 +88,15 @@ class DeploymentController:
         namespace, name = entry.key
         self._store.mutate(REPLICASETS, namespace, name, change, manager=MANAGER)
 
+    def _renumber(self, entry: Entry, revision: int) -> None:
+        """An old template that is wanted again, as after `rollout undo`, becomes the newest revision."""
+
+        def change(obj: Object) -> None:
+            obj["metadata"].setdefault("annotations", {})[REVISION] = str(revision)
+
+        namespace, name = entry.key
+        self._store.mutate(REPLICASETS, namespace, name, change, manager=MANAGER)
+
     def _create_replicaset(self, deployment: Object, digest: str, size: int, old: list[Entry]) -> None:
         meta, spec = deployment["metadata"], deployment["spec"]
         template = copied(spec["template"])
@@ -92,7 +104,7 @@ class DeploymentController:
         labels[HASH] = digest
         selector = copied(spec["selector"])
         selector.setdefault("matchLabels", {})[HASH] = digest
-        revision = 1 + max((int(annotation(e.obj, REVISION) or 0) for e in old), default=0)
+        revision = 1 + _newest_revision(old)
         replicaset: Object = {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -146,6 +158,15 @@ class DeploymentController:
         self._store.mutate(
             DEPLOYMENTS, ref.namespace, ref.name, change, manager=MANAGER, subresource="status"
         )
+
+
+def _revision(entry: Entry) -> int:
+    text = annotation(entry.obj, REVISION) or ""
+    return int(text) if text.isdigit() else 0
+
+
+def _newest_revision(entries: list[Entry]) -> int:
+    return max(map(_revision, entries), default=0)
 
 
 def _recreates(deployment: Object) -> bool:

@@ -8,6 +8,7 @@ from collections import deque
 
 from responder.sim.clock import SimClock
 from responder.sim.controllers import Controllers
+from responder.sim.garbage import collect, finishing
 from responder.sim.kubelet import DEFAULT_COLD_START_SECONDS, Kubelet, set_scheduled
 from responder.sim.nodes import sync_taints
 from responder.sim.objects import Change, Object, ObjectStore
@@ -158,6 +159,9 @@ class ControlLoop:
     def _sync(self, ref: Ref, now: float) -> None:
         entry = self.view.get(ref)
         if entry is None:
+            return
+        if finishing(entry.obj):
+            collect(self._store, self.view, ref, entry.obj)
             return
         if ref.resource == NODES:
             sync_taints(self._store, ref, entry.obj)

@@ -1,5 +1,6 @@
 """Controllers, scheduler and kubelet on a real object store, in hand-moved time."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -280,6 +281,23 @@ def test_deleting_a_deployment_takes_its_replicasets_and_pods_along(world: World
     assert world.pods() == []
 
 
+def test_foreground_deletion_takes_dependents_first(world: World) -> None:
+    """The owner stays, with its finalizer, until they are gone."""
+    world.create(replicas=2)
+    seen = []
+    world.store.on_change(lambda change: seen.append((change.type, change.resource)))
+
+    def dying(obj: dict[str, Any]) -> None:
+        obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        obj["metadata"]["finalizers"] = ["foregroundDeletion"]
+
+    world.store.mutate("deployments.apps", "ml", "vllm", dying)
+    world.run()
+    gone = [resource for type_, resource in seen if type_ == "DELETED"]
+    assert gone.index("replicasets.apps") < gone.index("deployments.apps")
+    assert world.pods() == []
+
+
 def test_a_deleted_pod_is_replaced_under_another_name(world: World) -> None:
     """Self-healing."""
     world.create(replicas=2)
@@ -311,6 +329,27 @@ def test_a_new_template_rolls_over_without_losing_availability(world: World) -> 
     )
     assert (old["spec"]["replicas"], new["spec"]["replicas"]) == (0, 4)
     assert world.get()["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+
+
+def test_going_back_to_an_old_template_reuses_its_replicaset_as_the_newest_revision(world: World) -> None:
+    """What `kubectl rollout undo` relies on."""
+    world.create(replicas=1)
+
+    def image(name: str) -> Callable[[dict[str, Any]], None]:
+        def change(obj: dict[str, Any]) -> None:
+            obj["spec"]["template"]["spec"]["containers"][0]["image"] = name
+
+        return change
+
+    for name in ("new", "i"):
+        world.store.mutate("deployments.apps", "ml", "vllm", image(name), manager="tester")
+        for _ in range(4):
+            world.run(60)
+    sets = world.store.list("replicasets.apps")
+    revisions = {r["spec"]["replicas"]: r["metadata"]["annotations"] for r in sets}
+    assert len(sets) == 2
+    assert revisions[1]["deployment.kubernetes.io/revision"] == "3"
+    assert world.get()["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
 
 
 def test_a_statefulset_starts_in_order_and_ends_from_the_highest(world: World) -> None:
