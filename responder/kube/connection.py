@@ -245,7 +245,7 @@ def kind_of(error: ResponderError) -> str:
     return str(reason) if reason else type(error).__name__.lower()
 
 
-_backoff = tenacity.wait_exponential_jitter(initial=0.1, max=3.0, jitter=0.2)
+_backoff = tenacity.wait_exponential(multiplier=0.1, max=3.0) + tenacity.wait_random(0.0, 0.2)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -87,10 +88,14 @@ class Recorder:
         thread = self._thread
         if thread is None:
             return
-        try:
-            self._queue.put(None, timeout=timeout)
-        except queue.Full:
-            return
+        while True:
+            try:
+                self._queue.put_nowait(None)
+                break
+            except queue.Full:
+                with suppress(queue.Empty):
+                    self._queue.get_nowait()
+                self.dropped += 1
         thread.join(timeout)
 
     def _start(self) -> None:

@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from responder.kube import KubeCluster
+from tests.kube.fake_api import FakeApi, discovery, fake_api, recorded
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    """A fake API server that serves the recorded Deployment rec/vllm."""
+    with fake_api() as server:
+        server.answers |= discovery("apps", "v1", {"deployments": "Deployment"})
+        server.answers |= {
+            "GET /api/v1/namespaces/rec": recorded("namespace-create"),
+            "GET /apis/apps/v1/namespaces/rec/deployments/vllm": recorded("deployment-get"),
+            "PUT /apis/apps/v1/namespaces/rec/deployments/vllm/scale": recorded("scale-put"),
+        }
+        yield server
+
+
+@pytest.fixture
+def cluster(api: FakeApi, tmp_path: Path) -> Iterator[KubeCluster]:
+    """The cluster behind it, impatient: 0.3 s for a request, 1 s for a call with its retries."""
+    made = KubeCluster(api.kubeconfig(tmp_path / "kubeconfig"), timeout=0.3, deadline=1.0)
+    yield made
+    made.close()
