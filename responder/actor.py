@@ -31,6 +31,8 @@ _TICK_SECONDS = 0.5
 """The main loop wakes so often to see whether it should stop; it looks at nothing but its own memory then."""
 _REFRESH_SECONDS = 3.0
 """The store's bell says when there is news; this is for the case that it was not heard."""
+_SWEEP_SECONDS = 600.0
+"""So often, what is known of alerts that are long over is forgotten."""
 _AFTER_OUTAGE = timedelta(seconds=5)
 _AFTER_FAULT = timedelta(minutes=1)
 _CLOCK_SET = 5.0
@@ -83,6 +85,7 @@ class Actor:
         *,
         holder: str,
         observer: Observer,
+        started_at: datetime | None = None,
         lookup: Lookup | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
@@ -92,7 +95,7 @@ class Actor:
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._started_at = clock()
+        self._started_at = started_at or clock()
         self._monotonic = monotonic
         self._threads = threads
         self._lease = Lease(store, holder, clock, lease_ttl, monotonic)
@@ -116,9 +119,11 @@ class Actor:
         self._generation = -1
         self._reasons: dict[str, Reason | None] = {}
         self._anew: set[str] = set()
-        self._people: frozenset[Override | Silence] = frozenset()
+        self._overrides: frozenset[Override] = frozenset()
+        self._silences: frozenset[Silence] = frozenset()
         self._safe_mode = ""
         self._refresh_at = 0.0
+        self._sweep_at = monotonic() + _SWEEP_SECONDS
         self._offset: float | None = None
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
@@ -168,6 +173,9 @@ class Actor:
                 self._hear_people()
                 self._drain(settings, beat)
             self._watch_heartbeat(settings)
+            if self._monotonic() >= self._sweep_at:
+                self._sweep_at = self._monotonic() + _SWEEP_SECONDS
+                self._sweep(settings, beat)
             for key in self._budget.next_served(self._clock()):
                 self._schedule.wake(key, self._clock())
         except StoreUnavailable as error:
@@ -185,7 +193,7 @@ class Actor:
         for direction, budget in settings.budgets.items():
             self._budget.restore(direction, self._store.actions_since(direction, now - budget.period))
         self._generation = -1
-        self._people = frozenset()
+        self._overrides, self._silences = frozenset(), frozenset()
         self._clock_was_set()
         self._load(beat)
         self._leading = True
@@ -253,11 +261,14 @@ class Actor:
 
     def _hear_people(self) -> None:
         """Wake those that a new, changed or ended override or silence is for; decisions wait for their ends."""
-        said = frozenset((*self._store.overrides(), *self._store.silences()))
-        news, self._people = said ^ self._people, said
-        for thing in news:
-            keys = self._silenced(thing) if isinstance(thing, Silence) else self._overridden(thing)
-            for key in keys:
+        overrides, silences = frozenset(self._store.overrides()), frozenset(self._store.silences())
+        new_overrides, self._overrides = overrides ^ self._overrides, overrides
+        new_silences, self._silences = silences ^ self._silences, silences
+        for override in new_overrides:
+            for key in self._overridden(override):
+                self._wake(key, anew=True)
+        for silence in new_silences:
+            for key in self._silenced(silence):
                 self._wake(key, anew=True)
 
     def _overridden(self, override: Override) -> list[str]:
@@ -271,7 +282,7 @@ class Actor:
         ]
 
     def _silenced(self, silence: Silence) -> list[str]:
-        matchers = [parse(text) for text in silence.matchers]
+        matchers = tuple(parse(text) for text in silence.matchers)
         return [
             record.target.key
             for record, _ in self._store.records()
@@ -290,6 +301,20 @@ class Actor:
                 log.info("safe mode is over: the heartbeat arrives")
                 self._wake_those(Reason.SAFE_MODE)
             self._safe_mode = sentence
+
+    def _sweep(self, settings: Settings, beat: Callable[[], None]) -> None:
+        now = self._clock()
+        for record, _ in self._store.records():
+            beat()
+            if alerts.prune(record, settings, now) != record:
+                self._wake(record.target.key)
+        gone = tuple(
+            span.fingerprint
+            for span in self._store.standing()
+            if alerts.prunes_span(span, settings.timing, now)
+        )
+        if gone:
+            self._store.commit(Commit(standing_gone=gone))
 
     def _clock_was_set(self) -> bool:
         offset = self._clock().timestamp() - self._monotonic()

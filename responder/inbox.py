@@ -201,6 +201,10 @@ class Inbox:
         def fold(record: Record) -> Record:
             if not record.alerts:
                 record = replace(record, namespaces=delivery.namespaces)
+            try:
+                return alerts.fold_all(record, notifications, settings, now)
+            except Exception:
+                log.exception("cannot fold the alerts of %s at once: each for itself", key)
             for notification in notifications:
                 try:
                     record = alerts.fold(record, notification, settings, now)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from responder import alerts
 from responder.decide import sized_triggers
-from responder.matchers import all_match, parse
+from responder.matchers import parse
 from responder.model import (
     Budget,
     Observed,
@@ -22,8 +22,7 @@ from responder.model import (
     Value,
     Workload,
 )
-from responder.policy import Policy, Settings, Trigger
-from responder.templates import Missing, render_query
+from responder.policy import Policy, Rejection, Settings, Trigger, value_query
 
 
 class Cluster(Protocol):
@@ -68,8 +67,10 @@ class Will:
 
     def same(self, later: "Will", then: datetime, now: datetime) -> bool:
         """True if nothing was added, ended or changed, and nothing began or ran out between the two moments."""
-        return self == later and all(
-            thing.in_force(then) == thing.in_force(now) for thing in (*self.overrides, *self.silences)
+        return (
+            self == later
+            and all(override.in_force(then) == override.in_force(now) for override in self.overrides)
+            and all(silence.in_force(then) == silence.in_force(now) for silence in self.silences)
         )
 
 
@@ -90,7 +91,7 @@ def overrides_of(overrides: Iterable[Override], target: TargetRef, policy: str) 
 
 
 def _all_match(matchers: Iterable[str], labels: Mapping[str, str]) -> bool:
-    return all_match([parse(text) for text in matchers], labels)
+    return all(parse(text).matches(labels) for text in matchers)
 
 
 def observe(
@@ -128,19 +129,18 @@ def observe(
 
 
 def _value(trigger: Trigger, span: Span, values: Values, now: datetime) -> Value:
+    query = value_query(trigger, span.labels, span.annotations)
+    if isinstance(query, Rejection):
+        return Value(None, now, query.message)
+    if query is not None:
+        return values.query(query, now)
     source = trigger.scale.value_from
-    if source is None:
-        return Value(None, now, f"trigger {trigger.name} says not where its value comes from")
-    if source.query:
-        try:
-            return values.query(render_query(source.query, span.labels, span.annotations), now)
-        except Missing as error:
-            return Value(None, now, str(error))
-    text = span.annotations.get(source.annotation, "")
+    name = source.annotation if source else ""
+    text = span.annotations.get(name, "")
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        return Value(None, span.last_seen_at, f"annotation {source.annotation} is {text!r} and not a number")
+        return Value(None, span.last_seen_at, f"annotation {name} is {text!r} and not a number")
     return Value(number, span.last_seen_at)

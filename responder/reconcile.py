@@ -37,8 +37,9 @@ from responder.settle import Settled
 _TRIES = 5
 """Looks in a row at a target that others keep changing."""
 _UPDATE_TRIES = 100
+_AFTER_ACTING = timedelta(seconds=60)
+"""Whether a write stands is looked at once, soon after it: somebody may have reverted it."""
 _AFTER_CONFLICTS = timedelta(seconds=1)
-_AFTER_ACTING = timedelta(seconds=1)
 
 
 class Records(Protocol):
@@ -46,7 +47,7 @@ class Records(Protocol):
 
     def record(self, key: str) -> tuple[Record, int] | None: ...
 
-    def commit(self, commit: Commit) -> None: ...
+    def commit(self, commit: Commit) -> object: ...
 
 
 class Limits(Protocol):
@@ -140,12 +141,16 @@ class Reconciler:
             self._limits.leave(key)
             return Look()
         record, version = found
-        turn = _Turn(record, version, self._settings(), now)
+        settings = self._settings()
+        turn = _Turn(record, version, settings, now)
+        record = alerts.prune(record, settings, now)
+        if _is_over(record):
+            return self._forget(turn)
         failure = record.failure
         if failure and failure.reason is Reason.API_UNAVAILABLE and waits(failure, now) and not anew:
             return Look(failure.retry_at, failure.reason)
-        permitted = allowed(turn.settings, record.target.namespace)
-        policy = _policy(turn.settings, record) if permitted else None
+        permitted = allowed(settings, record.target.namespace)
+        policy = _policy(settings, record) if permitted else None
         if policy is None and record.intent is None and record.outstanding is None:
             return self._stand_aside(turn, Settled(record), permitted)
         try:
@@ -195,8 +200,8 @@ class Reconciler:
     # Below: the ways a look ends
 
     def _hold(self, turn: _Turn, observed: Observed, closed: Settled, decision: Decision) -> Look:
-        record = replace(ledger.note(closed.record, decision, turn.now), failure=None)
-        look = Look(self._next(turn, record, decision.look_again_at), decision.reason)
+        record = replace(ledger.note(closed.record, decision, turn.now, decision.dry_run), failure=None)
+        look = Look(self._until(turn, decision), decision.reason)
         return self._store(turn, replace(closed, record=record), look, decision, observed)
 
     def _rehearse(
@@ -208,14 +213,14 @@ class Reconciler:
         except (TransientError, PermanentError) as error:
             return self._failed(turn, closed, error, live.generation)
         intent = self._intent(live, decision, turn.now)
-        record = ledger.note(closed.record, decision, turn.now)
+        record = ledger.note(closed.record, decision, turn.now, decision.dry_run)
         record = replace(ledger.charge(record, intent, dry_run=True), failure=None)
         line = settle.entry(record, intent, Outcome.DRY_RUN, "dry run: not written", turn.now)
         entries = (
             *closed.entries,
             replace(line, dry_run=True, inputs=verdicts.inputs(observed, closed.record)),
         )
-        look = Look(self._after_acting(turn, record, decision), decision.reason)
+        look = Look(decision.look_again_at, decision.reason)
         return self._store(turn, Settled(record, entries), look, decision)
 
     def _act(self, turn: _Turn, observed: Observed, settled: Settled, decision: Decision) -> Look:
@@ -229,8 +234,8 @@ class Reconciler:
         try:
             fresh = self._intent(observed.workload, decision, now)
             begun = settle.commit_to(settled, fresh, now)
-            record = ledger.note(begun.record, decision, now)
-            look = Look(self._after_acting(turn, record, decision), decision.reason, acted=True)
+            record = ledger.note(begun.record, decision, now, decision.dry_run)
+            look = Look(_soon(decision, now), decision.reason, acted=True)
             self._store(turn, replace(begun, record=record), look, decision, observed)
             intent = record.intent or fresh
             if not self._still_wanted(turn, observed, settled, decision):
@@ -272,7 +277,9 @@ class Reconciler:
         def change(record: Record) -> Settled | None:
             if record.intent is None or record.intent.id != intent.id:
                 return None
-            open_ = Settled(replace(record, intent=None), (), record.intent, may_land)
+            open_ = Settled(
+                replace(record, intent=None), loose=record.intent, unmoved=True, may_land=may_land
+            )
             return settle.withdraw(open_, now, message="an override or a reload came before the write")
 
         self._update(target, change)
@@ -353,13 +360,20 @@ class Reconciler:
         """Nothing claims the target, or the policy file forbids its namespace: nothing is written."""
         decision = verdicts.unclaimed(closed.record, permitted)
         self._limits.leave(turn.record.target.key)
-        look = Look(self._next(turn, closed.record, None), decision.reason)
+        look = Look(None, decision.reason)
         return self._store(turn, closed, look, decision)
 
     def _forget(self, turn: _Turn) -> Look:
         self._limits.leave(turn.record.target.key)
         self._records.commit(Commit(forgotten=((turn.record.target.key, turn.version),)))
         return Look()
+
+    def _until(self, turn: _Turn, decision: Decision) -> datetime | None:
+        """A hold that is not heard of any more ends by itself, and is no alert of this target."""
+        moments = [decision.look_again_at]
+        if decision.reason is Reason.HELD:
+            moments.append(alerts.next_change(self._people.standing(), turn.settings, turn.now))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     # Below: storing
 
@@ -423,14 +437,6 @@ class Reconciler:
             alerts=decision.alerts,
         )
 
-    def _next(self, turn: _Turn, record: Record, at: datetime | None) -> datetime | None:
-        """The earlier of what the decision waits for and what becomes of the alerts by themselves."""
-        moments = [at, alerts.next_change(record, turn.settings, turn.now)]
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    def _after_acting(self, turn: _Turn, record: Record, decision: Decision) -> datetime | None:
-        return self._next(turn, record, decision.look_again_at or turn.now + _AFTER_ACTING)
-
 
 def _policy(settings: Settings, record: Record) -> Policy | None:
     """Who governs the target. A pin's 0 is given back also when its alerts are long forgotten."""
@@ -439,6 +445,21 @@ def _policy(settings: Settings, record: Record) -> Policy | None:
         name = record.verdict.policy
         return next((policy for policy in settings.policies if policy.name == name), None)
     return policy
+
+
+def _soon(decision: Decision, now: datetime) -> datetime:
+    again = now + _AFTER_ACTING
+    return again if decision.look_again_at is None else min(decision.look_again_at, again)
+
+
+def _is_over(record: Record) -> bool:
+    """True if nothing is known or open any more that a later look could need."""
+    return (
+        not record.alerts
+        and record.intent is None
+        and record.outstanding is None
+        and record.zero_from is None
+    )
 
 
 def _by_hand(decision: Decision) -> bool:

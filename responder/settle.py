@@ -33,12 +33,14 @@ class Settlement:
 class Settled:
     """A record that has no open intent any more, and what history should say of it.
 
-    `loose` is the intent that was found not applied; `commit_to` or `withdraw` says what becomes of it.
+    `loose` is the intent that was found not applied; `commit_to` or `withdraw` says what becomes of it. `unmoved`:
+    spec has not changed since; `may_land`: nor has anything else.
     """
 
     record: Record
     entries: tuple[HistoryEntry, ...] = ()
     loose: Intent | None = None
+    unmoved: bool = False
     may_land: bool = False
 
 
@@ -117,7 +119,8 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
         intent=None,
         outstanding=outstanding,
     )
-    return Settled(record, tuple(entries), loose, may_land)
+    unmoved = loose is not None and loose.generation == live.generation
+    return Settled(record, tuple(entries), loose, unmoved, may_land)
 
 
 def commit_to(settled: Settled, intent: Intent, now: datetime) -> Settled:
@@ -126,25 +129,27 @@ def commit_to(settled: Settled, intent: Intent, now: datetime) -> Settled:
     A write that is the same as an earlier one that may still land keeps that one's id: whichever lands, one
     intent is found applied.
     """
-    record, entries = settled.record, list(settled.entries)
+    record = settled.record
     loose, outstanding = settled.loose, record.outstanding
     if loose is not None and same_write(loose, intent):
         intent, loose = replace(intent, id=loose.id), None
     elif outstanding is not None and same_write(outstanding, intent):
         intent, outstanding = replace(intent, id=outstanding.id), None
-    settled = Settled(replace(record, outstanding=outstanding), tuple(entries), loose, settled.may_land)
-    closed = _close(settled, Outcome.NOT_APPLIED, "a new decision takes its place", now)
+    left = replace(settled, record=replace(record, outstanding=outstanding), loose=loose)
+    closed = _close(left, Outcome.NOT_APPLIED, "a new decision takes its place", now)
     return replace(closed, record=replace(closed.record, intent=intent))
 
 
 def withdraw(
     settled: Settled,
     now: datetime,
-    outcome: Outcome = Outcome.ABANDONED,
+    outcome: Outcome | None = None,
     message: str = "nothing is to be written any more",
     reason: Reason | None = None,
 ) -> Settled:
     """Close the intent that was found not applied, since nothing is to be written now."""
+    if outcome is None:
+        outcome = Outcome.ABANDONED if settled.unmoved else Outcome.NOT_APPLIED
     return _close(settled, outcome, message, now, reason)
 
 
@@ -181,7 +186,8 @@ def entry(record: Record, intent: Intent, outcome: Outcome, message: str, now: d
         intent=intent.id,
         outcome=outcome,
         alert_started_at=min(
-            (record.alerts[alert].starts_at for alert in intent.alerts if alert in record.alerts), default=None
+            (record.alerts[alert].starts_at for alert in intent.alerts if alert in record.alerts),
+            default=None,
         ),
     )
 

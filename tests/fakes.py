@@ -392,3 +392,31 @@ def delivery(notifications: Sequence[Notification], **fields: object) -> Deliver
     """A webhook with these alerts, received with the first of them."""
     received_at = notifications[0].received_at if notifications else T0
     return Delivery(received_at, tuple(notifications), **fields)  # type: ignore[arg-type]
+
+
+class TracedStore:
+    """One process's way to a store that others use too: its own trace, shared state."""
+
+    def __init__(self, store: MemoryStore, trace: Trace) -> None:
+        self._store = store
+        self._trace = trace
+
+    def record(self, key: str) -> tuple[Record, int] | None:
+        self._trace("record")
+        return self._store.record(key)
+
+    def commit(self, commit: Commit) -> Mapping[str, int]:
+        self._trace("commit")
+        versions = self._store.commit(commit)
+        self._trace("committed")
+        return versions
+
+    def standing(self) -> tuple[Span, ...]:
+        return self._store.standing()
+
+    def overrides(self, include_ended: bool = False) -> tuple[Override, ...]:
+        self._trace("overrides")
+        return self._store.overrides()
+
+    def silences(self, include_expired: bool = False) -> tuple[Silence, ...]:
+        return self._store.silences()
