@@ -19,15 +19,16 @@ pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promto
 def materialise(test_file: Path, pack: Path, folder: Path) -> Path:
     """Write what promtool reads: the named files of the pack as one plain file, groups in dependency order.
 
-    `rule_files` in a test names files of the pack, so that each test loads only what it needs.
+    `rule_files` in a test names files of the pack, so that each test loads only what it needs. Top-level keys
+    that begin with `x-` hold YAML anchors.
     """
-    test = yaml.safe_load(test_file.read_text())
+    test = {key: value for key, value in yaml.safe_load(test_file.read_text()).items() if key[:2] != "x-"}
     groups = rules.in_dependency_order(rules.load(pack / name for name in test["rule_files"]))
     (folder / "rules.yml").write_text(rules.export(groups))
     test["rule_files"] = ["rules.yml"]
     test["group_eval_order"] = [group.name for group in groups]
     result = folder / "test.yml"
-    result.write_text(yaml.safe_dump(test, sort_keys=False, width=10_000))
+    result.write_text(yaml.safe_dump(test, sort_keys=False, width=10_000, default_flow_style=False))
     return result
 
 
