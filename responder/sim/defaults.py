@@ -23,6 +23,10 @@ def apply_defaults(resource: str, obj: Object) -> None:
     fill = _DEFAULTS.get(resource)
     if fill:
         fill(obj)
+    times = _CONDITION_TIMES.get(resource, ())
+    for condition in ((obj.get("status") or {}).get("conditions") or ()) if times else ():
+        for field in times:
+            condition.setdefault(field, None)
 
 
 def prepare_for_create(resource: str, obj: Object) -> None:
@@ -330,6 +334,18 @@ def _copied(value: Any) -> Any:
     return [_copied(below) for below in value] if isinstance(value, list) else value
 
 
+# Times that Go writes even when they are unset.
+_CONDITION_TIMES: Mapping[str, tuple[str, ...]] = {
+    "pods": ("lastProbeTime", "lastTransitionTime"),
+    "nodes": ("lastHeartbeatTime", "lastTransitionTime"),
+    "deployments.apps": ("lastUpdateTime", "lastTransitionTime"),
+    "replicasets.apps": ("lastTransitionTime",),
+    "statefulsets.apps": ("lastTransitionTime",),
+    "daemonsets.apps": ("lastTransitionTime",),
+    "horizontalpodautoscalers.autoscaling": ("lastTransitionTime",),
+    "poddisruptionbudgets.policy": ("lastTransitionTime",),
+    "jobs.batch": ("lastProbeTime", "lastTransitionTime"),
+}
 _Filler = Callable[[Object], None]
 _DEFAULTS: Mapping[str, _Filler] = {
     "deployments.apps": _deployment,

@@ -158,6 +158,8 @@ def record_update(
     """Note in `new` that `manager` wrote whatever differs from `old` (None: a new object)."""
     if resource in UNTRACKED or not manager:
         return
+    if old is not None and not old["metadata"].get("managedFields"):
+        return  # skipNonApplied: an object that nobody's fields are kept for stays so.
     added, modified, removed = compare(resource, old, new, subresource)
     written = added | modified
     if not written and not removed:
@@ -169,23 +171,44 @@ def record_update(
     entries.store(new)
 
 
-def record_scale(new: Object, path: str, manager: str) -> None:
-    """Note that `manager` wrote the replicas through the scale subresource; the real server gives it no time."""
+def record_scale(new: Object, path: str, manager: str, replicas: int) -> None:
+    """Note that `manager` wrote the replicas through the scale subresource; that entry has no time.
+
+    A Scale leaves out a zero, so writing zero removes the field from everybody, the writer included; and where
+    nobody holds the field, the server does not begin to keep it. So after a scale to zero nobody holds replicas,
+    through any number of scale writes, until somebody writes the object itself. Recorded so.
+    """
     field = tuple(f"f:{part}" for part in path.split("."))
     entries = _Entries(new)
+    if not entries.held(field):
+        return
     entries.take({field}, set(), unless=None)
-    entries.give(manager, "Update", new["apiVersion"], "scale", {field}, None)
+    if replicas:
+        entries.give(manager, "Update", new["apiVersion"], "scale", {field}, None)
     entries.store(new)
 
 
 def record_apply(
-    resource: str, new: Object, applied: Object, manager: str, subresource: str, now: datetime
+    resource: str,
+    new: Object,
+    applied: Object,
+    manager: str,
+    subresource: str,
+    now: datetime,
+    before_first: Object | None = None,
 ) -> None:
-    """Note that `manager` owns exactly the fields of `applied`; `new` is the merged object."""
+    """Note that `manager` owns exactly the fields of `applied`; `new` is the merged object.
+
+    `before_first` is the object before: if nobody's fields were kept for it, they become before-first-apply's.
+    """
     if resource in UNTRACKED:
         return
     owned = field_set(resource, applied)
     entries = _Entries(new)
+    if before_first is not None and entries.empty:
+        added, _, _ = compare(resource, None, before_first, subresource)
+        version = before_first.get("apiVersion", "")
+        entries.give("before-first-apply", "Update", version, subresource, added, now)
     before = entries.owned(manager, "Apply", subresource)
     entries.replace(manager, "Apply", new["apiVersion"], subresource, owned, now if owned != before else None)
     entries.store(new)
@@ -212,7 +235,10 @@ def compare(
 def field_set(resource: str, obj: Object) -> Paths:
     """All paths an applied object speaks of."""
     found: Paths = set()
-    _collect(_tracked(obj, ""), (), found, typed=resource in SKELETONS)
+    tracked = _tracked(obj, "")
+    if not tracked["metadata"]:
+        del tracked["metadata"]
+    _collect(tracked, (), found, typed=resource in SKELETONS)
     return found
 
 
@@ -367,6 +393,13 @@ class _Entries:
             if left:
                 kept.append((entry, left))
         self._entries = kept
+
+    @property
+    def empty(self) -> bool:
+        return not self._entries
+
+    def held(self, field: Path) -> bool:
+        return any(field in paths for _, paths in self._entries)
 
     def owned(self, manager: str, operation: str, subresource: str) -> Paths:
         wanted = (manager, operation, subresource)

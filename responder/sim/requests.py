@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from responder.sim import errors, types
+from responder.sim import errors, protobuf, types
 from responder.sim.auth import Attributes
 from responder.sim.resources import Resource
 
@@ -114,7 +114,7 @@ def locate(path: str) -> Info:
 
 def read_object(request: Request, resource: Resource) -> tuple[Object, list[str]]:
     """The object in a body, given its kind if it has none; and warnings about unknown fields."""
-    data = _load(request, resource.kind)
+    data = read_plain(request, resource.kind)
     kind, version = data.get("kind") or resource.kind, data.get("apiVersion") or resource.api_version
     if version != resource.api_version:
         told = f"the API version in the data ({version}) does not match the expected API version"
@@ -133,7 +133,7 @@ def read_object(request: Request, resource: Resource) -> tuple[Object, list[str]
 
 def read_scale(request: Request) -> tuple[Object, list[str]]:
     """The Scale in a body."""
-    data = _load(request, "Scale")
+    data = read_plain(request, "Scale")
     version = data.get("apiVersion") or "autoscaling/v1"
     if version != "autoscaling/v1":
         told = f"the API version in the data ({version}) does not match the expected API version"
@@ -164,7 +164,7 @@ def read_options(request: Request) -> Object:
     """DeleteOptions from body and query."""
     options: Object = {}
     if request.body.strip():
-        options = _load(request, "DeleteOptions")
+        options = read_plain(request, "DeleteOptions")
     for name in ("propagationPolicy", "gracePeriodSeconds", "orphanDependents"):
         if name in request.query:
             value: Any = request.query[name]
@@ -184,7 +184,8 @@ def load_patch(request: Request) -> Any:
         raise errors.bad_request(f"error decoding patch: {go_json_error(request.body)}") from problem
 
 
-def _load(request: Request, kind: str) -> Object:
+def read_plain(request: Request, kind: str) -> Object:
+    """The JSON, YAML or protobuf in a body, not looked at further."""
     if len(request.body) > MAX_BODY:
         message = f"Request entity too large: limit is {MAX_BODY}"
         raise errors.ApiError(413, "RequestEntityTooLarge", message, {})
@@ -194,6 +195,8 @@ def _load(request: Request, kind: str) -> Object:
             found = yaml.safe_load(request.body)
         elif content_type == JSON:
             found = msgspec.json.decode(request.body)
+        elif content_type == protobuf.MEDIA_TYPE:
+            found = protobuf.decode(request.body)
         else:
             told = "the body of the request was in an unknown format - accepted media types include: "
             raise errors.ApiError(
@@ -201,6 +204,11 @@ def _load(request: Request, kind: str) -> Object:
                 "UnsupportedMediaType",
                 told + "application/json, application/yaml, application/vnd.kubernetes.protobuf",
             )
+    except protobuf.ProtobufError as problem:
+        shown = request.body[:30].hex()
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {problem} ({shown})"
+        ) from problem
     except (msgspec.DecodeError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise _unrecognized(kind, request.body, go_json_error(request.body)) from problem
     if not isinstance(found, dict):

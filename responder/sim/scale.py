@@ -136,7 +136,7 @@ def changed(resource: Resource, entry: Entry, replicas: int, manager: str) -> Ob
     for part in parents:
         at = at.setdefault(part, {})
     at[last] = replicas
-    managed_fields.record_scale(new, paths.spec, manager)
+    managed_fields.record_scale(new, paths.spec, manager, replicas)
     return new
 
 

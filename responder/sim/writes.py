@@ -133,10 +133,7 @@ class Writer:
         return Written(self._view(target.resource, entry), warnings=tuple(warnings))
 
     def _check_preconditions(self, target: Target, entry: Entry, meta: Object) -> None:
-        have = entry.obj["metadata"]["uid"]
-        if meta.get("uid") and meta["uid"] != have:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {have}"
-            raise target.conflict(why)
+        _check_uid(target, entry, meta)
         version = meta.get("resourceVersion")
         if version and version != str(entry.version):
             raise target.conflict()
@@ -230,7 +227,7 @@ class Writer:
         new = self._settled(target, old, merged)
         now = self._store.clock()
         managed_fields.drop_from_others(resource.key, new, changing, manager, target.subresource)
-        managed_fields.record_apply(resource.key, new, applied, manager, target.subresource, now)
+        managed_fields.record_apply(resource.key, new, applied, manager, target.subresource, now, old)
         put = self._put(target, entry, new, request)
         return Written(self._view(resource, put), warnings=tuple(warnings))
 
@@ -284,10 +281,7 @@ class Writer:
         resource, meta = target.resource, wanted.get("metadata") or {}
         _match(target, meta)
         entry = self._existing(target)
-        have = entry.obj["metadata"]["uid"]
-        if meta.get("uid") and meta["uid"] != have:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {have}"
-            raise target.conflict(why)
+        _check_uid(target, entry, meta)
         validation.check_replicas(wanted, target.name)
         if meta.get("resourceVersion") and meta["resourceVersion"] != str(entry.version):
             raise target.conflict()
@@ -418,7 +412,7 @@ class Writer:
 
     def bind(self, target: Target, request: Request) -> Written:
         """POST on a pod's binding: what a scheduler does."""
-        binding = requests.load_patch(request)
+        binding = requests.read_plain(request, "Binding")
         node = (binding.get("target") or {}).get("name")
         pod = self._existing(target)
         if pod.obj["spec"].get("nodeName"):
@@ -481,6 +475,19 @@ def patched(
             )
             raise errors.invalid("", "", "", [cause])
     return new, warnings if request.query.get("fieldValidation", "Warn") == "Warn" else []
+
+
+def _check_uid(target: Target, entry: Entry, meta: Object) -> None:
+    have = entry.obj["metadata"]["uid"]
+    if meta.get("uid") and meta["uid"] != have:
+        resource = target.resource
+        at = "/".join(
+            filter(None, (resource.group if resource.custom else "", resource.plural, target.namespace))
+        )
+        raise target.conflict(
+            f"StorageError: invalid object, Code: 4, Key: /registry/{at}/{target.name}, ResourceVersion: 0,"
+            f" AdditionalErrorMsg: Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {have}"
+        )
 
 
 def _compact(obj: Object) -> str:
@@ -626,7 +633,7 @@ def _grace(pod: Object, options: Object) -> int:
 
 
 def _eviction(request: Request, target: Target) -> tuple[Object, list[str]]:
-    body = requests.load_patch(request) if request.body.strip() else {}
+    body = requests.read_plain(request, "Eviction") if request.body.strip() else {}
     meta = body.get("metadata") or {}
     if meta.get("name") and meta["name"] != target.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
