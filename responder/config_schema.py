@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,7 +19,15 @@ _Error = Any
 
 SCHEMA: Schema = json.loads(resources.files("responder").joinpath("schemas/policy.json").read_text("utf-8"))
 
-_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+def _pattern(_: object, pattern: str, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    """In JSON Schema's regular expressions `$` is the end; in Python's it lets a newline follow."""
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield jsonschema.ValidationError("does not match")
+
+
+_extend: Any = jsonschema.validators.extend  # Its stub has no types.
+_VALIDATOR = _extend(jsonschema.Draft202012Validator, {"pattern": _pattern})(SCHEMA)
 # Defaults that hold for some types of trigger only.
 STEP_DEFAULTS: Mapping[str, Any] = {"maxStepsPerEpisode": 1}
 SIZED_DEFAULTS: Mapping[str, Any] = {"evaluationSeconds": 30}
@@ -192,7 +201,7 @@ def _keys(schema: Schema, prefix: str) -> Iterator[Key]:
 def _kind(schema: Schema) -> str:
     """The type in words of one or two."""
     if "enum" in schema:
-        return " | ".join(schema["enum"])
+        return ", ".join(schema["enum"])
     if "const" in schema:
         return str(schema["const"])
     words = {"object": "mapping", "array": "list", "string": "text", "integer": "whole number"}

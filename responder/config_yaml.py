@@ -50,8 +50,15 @@ class Document:
 
 def where(path: Path) -> str:
     """A path as people write it: `policies[0].behavior.scaleUp`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in path)
     return text.removeprefix(".")
+
+
+def _key(key: str, limit: int = 60) -> str:
+    """A key as it is; one that nobody would write on purpose is quoted and cut, to stay on the line."""
+    if key.isascii() and key.isprintable() and 0 < len(key) <= limit:
+        return key
+    return repr(key if len(key) <= limit else key[: limit - 1] + "…")
 
 
 def read(text: str) -> Document:

@@ -262,6 +262,16 @@ def test_all_faults_are_said_at_once_in_the_files_order():
     ]
 
 
+def test_odd_keys_and_names_stay_on_their_line():
+    """A newline in a key or at the end of a name neither breaks the report nor slips past a pattern."""
+    text = SMALL.replace("name: p", 'name: "p\\n"') + '"odd\\nkey": 1\n'
+    with pytest.raises(ConfigError) as caught:
+        loads(text, "p.yaml")
+    first, second = str(caught.value).split("\n")
+    assert first.startswith("p.yaml:5: policies[0].name: 'p\\n' must ")
+    assert second.startswith("p.yaml:10: 'odd\\nkey': unknown key")
+
+
 def test_a_flood_of_faults_is_cut():
     """A terminal is not flooded; the rest is counted."""
     text = SMALL + "".join(f"key{n}: 1\n" for n in range(200))
@@ -438,11 +448,8 @@ def test_the_example_is_the_one_that_docs_and_demo_tell_of():
 
 def test_the_page_on_the_policy_file_has_every_key_as_the_schema_has_it():
     """docs/policy.md shows each key with its type, default and description, and no key that is not there."""
-    page = (ROOT / "docs" / "policy.md").read_text()
-    rows = [
-        f"| `{key.path}` | {key.type.replace('|', ', ')} | {_default(key)} | {key.description} |"
-        for key in keys()
-    ]
+    _, page = (ROOT / "docs" / "policy.md").read_text().split("## Every key")
+    rows = [f"| `{key.path}` | {key.type} | {_default(key)} | {key.description} |" for key in keys()]
     missing = [row for row in rows if row not in page]
     assert missing == []
     assert page.count("\n| `") == len(rows)
@@ -461,3 +468,16 @@ def _default(key):
 def test_the_near_word_is_near(word, expected):
     """Only what was probably meant is suggested."""
     assert nearest(word, ["minReplicas", "maxReplicas", "cluster"]) == expected
+
+
+def test_the_page_shows_a_file_that_loads_and_faults_as_they_are_said():
+    """What docs/policy.md has people copy works, and its sentences are the real ones."""
+    page = (ROOT / "docs" / "policy.md").read_text()
+    small = next(
+        block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "apiVersion" in block
+    )
+    assert [trigger.max_steps for trigger in loads(small).policies[0].triggers] == [3, None]
+    shown = re.findall(r"^policies.yaml:\d+: (.*)$", page, re.MULTILINE)
+    said = "\n".join(path.read_text() for path in FAULTY)
+    assert len(shown) == 2
+    assert [line for line in shown if line not in said] == []
