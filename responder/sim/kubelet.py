@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from responder.sim.objects import Entry, Object, ObjectStore
+from responder.sim.objects import Object, ObjectStore
 from responder.sim.view import NODES, PODS, Ref, View, internal_ip, is_active, is_ready
 
 MANAGER = "kubelet"
@@ -55,20 +55,14 @@ class Kubelet:
         cold_start = 0.0 if self.warm else cold_start_of(pod, self._cold_start)
         running_at = began + min(MAX_PULL_SECONDS, cold_start / 10)
         ready_at = began + cold_start
-        if now < running_at:
-            self._creating(ref, pod)
-            return running_at
-        if pod["status"].get("phase") != "Running":
-            self._running(entry)
-        if not self._makes_ready:
-            return None
-        if now < ready_at:
-            return ready_at
-        if uid not in self._made_ready:
-            # Only the first time: a pod that a test makes unready stays so.
+        # Only the first time: a pod that a test makes unready stays so.
+        ready = self._makes_ready and now >= ready_at and uid not in self._made_ready
+        if ready:
             self._made_ready.add(uid)
-            self.set_ready(ref, True)
-        return None
+        self._advance(ref, pod, running=now >= running_at, ready=ready)
+        if now < running_at:
+            return running_at
+        return ready_at if self._makes_ready and now < ready_at else None
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""
@@ -76,64 +70,43 @@ class Kubelet:
         self._made_ready.discard(uid)
 
     def set_ready(self, ref: Ref, ready: bool) -> bool:
-        """Makes a running pod Ready or not; whether there is such a pod."""
-        status = "True" if ready else "False"
+        """Makes a pod Ready, or not; whether there is such a pod with a node."""
+        pod = self._store.get(PODS, ref.namespace, ref.name)
+        if pod is None or not pod["spec"].get("nodeName"):
+            return False
+        if ready:
+            self._advance(ref, pod, running=True, ready=True)
+        else:
+            self._write(ref, _to_unready)
+        return True
 
-        def change(pod: Object) -> None:
-            reason = {} if ready else _not_ready(pod)
-            _set(pod, "ContainersReady", status, **reason)
-            _set(pod, "Ready", status, **reason)
-            for container in pod["status"].get("containerStatuses") or ():
-                container["ready"] = ready
-
-        return self._write(ref, change)
-
-    def _creating(self, ref: Ref, pod: Object) -> None:
-        if pod["status"].get("containerStatuses"):
+    def _advance(self, ref: Ref, pod: Object, *, running: bool, ready: bool) -> None:
+        """Moves a pod as far as it is due, in one write."""
+        status = pod["status"]
+        starts = not status.get("containerStatuses")
+        runs = running and status.get("phase") != "Running"
+        if not (starts or runs or ready):
             return
         node = self._view.get(Ref(NODES, "", pod["spec"]["nodeName"]))
-        address = internal_ip(node.obj) if node else ""
+        host = internal_ip(node.obj) if node else ""
+        address = self._new_address(pod["spec"]["nodeName"]) if runs else ""
 
         def change(new: Object) -> None:
-            status = new["status"]
-            status["hostIP"] = address
-            status["startTime"] = _now()
-            _set(new, "PodReadyToStartContainers", "False")
-            _set(new, "Initialized", "True")
-            for type_ in ("Ready", "ContainersReady"):
-                _set(new, type_, "False", **_not_ready(new))
-            waiting = {"waiting": {"reason": "ContainerCreating"}}
-            status["containerStatuses"] = [
-                _container(c, waiting) for c in new["spec"].get("containers") or ()
-            ]
+            if starts:
+                _to_creating(new, host)
+            if runs:
+                _to_running(new, address)
+            if ready:
+                _to_ready(new)
 
         self._write(ref, change)
 
-    def _running(self, entry: Entry) -> None:
-        if not entry.obj["status"].get("containerStatuses"):
-            self._creating(Ref(PODS, *entry.key), entry.obj)
-        node = entry.obj["spec"]["nodeName"]
+    def _new_address(self, node: str) -> str:
         self._addresses[node] += 1
-        address = _pod_address(node, self._addresses[node])
+        return _pod_address(node, self._addresses[node])
 
-        def change(new: Object) -> None:
-            status = new["status"]
-            status["phase"] = "Running"
-            status["podIP"] = address
-            status["podIPs"] = [{"ip": address}]
-            _set(new, "PodReadyToStartContainers", "True")
-            running = {"running": {"startedAt": _now()}}
-            status["containerStatuses"] = [
-                _container(c, running, started=True) for c in new["spec"].get("containers") or ()
-            ]
-
-        self._write(Ref(PODS, *entry.key), change)
-
-    def _write(self, ref: Ref, change: Callable[[Object], None]) -> bool:
-        written = self._store.mutate(
-            PODS, ref.namespace, ref.name, change, manager=MANAGER, subresource="status"
-        )
-        return written is not None
+    def _write(self, ref: Ref, change: Callable[[Object], None]) -> None:
+        self._store.mutate(PODS, ref.namespace, ref.name, change, manager=MANAGER, subresource="status")
 
 
 def cold_start_of(pod: Object, default: float) -> float:
@@ -145,7 +118,43 @@ def cold_start_of(pod: Object, default: float) -> float:
         return default
 
 
-def _container(spec: Object, state: Object, *, started: bool = False) -> Object:
+def _to_creating(pod: Object, host: str) -> None:
+    status = pod["status"]
+    status["hostIP"] = host
+    status["startTime"] = _now()
+    _set(pod, "PodReadyToStartContainers", "False")
+    _set(pod, "Initialized", "True")
+    for type_ in ("Ready", "ContainersReady"):
+        _set(pod, type_, "False", **_not_ready(pod))
+    _set_containers(pod, {"waiting": {"reason": "ContainerCreating"}}, started=False)
+
+
+def _to_running(pod: Object, address: str) -> None:
+    pod["status"] |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    _set(pod, "PodReadyToStartContainers", "True")
+    _set_containers(pod, {"running": {"startedAt": _now()}}, started=True)
+
+
+def _to_ready(pod: Object) -> None:
+    for type_ in ("Ready", "ContainersReady"):
+        _set(pod, type_, "True")
+    for container in pod["status"]["containerStatuses"]:
+        container["ready"] = True
+
+
+def _to_unready(pod: Object) -> None:
+    for type_ in ("Ready", "ContainersReady"):
+        _set(pod, type_, "False", **_not_ready(pod))
+    for container in pod["status"].get("containerStatuses") or ():
+        container["ready"] = False
+
+
+def _set_containers(pod: Object, state: Object, *, started: bool) -> None:
+    specs = pod["spec"].get("containers") or ()
+    pod["status"]["containerStatuses"] = [_container(spec, state, started=started) for spec in specs]
+
+
+def _container(spec: Object, state: Object, *, started: bool) -> Object:
     status: Object = {
         "name": spec["name"],
         "image": spec.get("image", ""),

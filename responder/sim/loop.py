@@ -13,9 +13,23 @@ from responder.sim.kubelet import DEFAULT_COLD_START_SECONDS, Kubelet, set_sched
 from responder.sim.nodes import sync_taints
 from responder.sim.objects import Change, Object, ObjectStore
 from responder.sim.scheduler import Scheduler
-from responder.sim.view import NODES, PODS, WATCHED, Ref, View, condition, is_active
+from responder.sim.view import (
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICASETS,
+    STATEFULSETS,
+    WATCHED,
+    Ref,
+    View,
+    condition,
+    is_active,
+)
 
 log = logging.getLogger(__name__)
+
+# Pods before those who count them, so that many changes of pods make one change of status.
+_ORDER = (NODES, PODS, REPLICASETS, STATEFULSETS, DEPLOYMENTS)
 
 RESYNC_SECONDS = 30.0
 """Real seconds between looks at everything, in case an event was mishandled."""
@@ -43,7 +57,7 @@ class ControlLoop:
         self._scheduler = Scheduler(self.view)
         self._kubelet = Kubelet(store, self.view, cold_start=cold_start, ready=kubelet)
         self._changes: deque[Change] = deque()
-        self._queue: dict[Ref, None] = {}
+        self._queues: dict[str, dict[Ref, None]] = {resource: {} for resource in _ORDER}
         self._unscheduled: dict[Ref, None] = {}
         self._timers: list[tuple[float, int, Ref]] = []
         self._ticket = itertools.count()
@@ -88,7 +102,10 @@ class ControlLoop:
         with self.lock:
             for resource in WATCHED:
                 for key in self.view.entries[resource]:
-                    self._queue[Ref(resource, *key)] = None
+                    self._enqueue(Ref(resource, *key))
+
+    def _enqueue(self, ref: Ref) -> None:
+        self._queues[ref.resource][ref] = None
 
     def _noticed(self, change: Change) -> None:
         if change.resource in self.view.entries:
@@ -117,11 +134,12 @@ class ControlLoop:
                 self._take(self._changes.popleft())
             now = self._clock.now()
             while self._timers and self._timers[0][0] <= now:
-                self._queue[heapq.heappop(self._timers)[2]] = None
-            if not self._queue:
+                self._enqueue(heapq.heappop(self._timers)[2])
+            queue = next((queue for queue in self._queues.values() if queue), None)
+            if queue is None:
                 return False
-            ref = next(iter(self._queue))
-            del self._queue[ref]
+            ref = next(iter(queue))
+            del queue[ref]
             try:
                 self._sync(ref, now)
             except Exception:  # one object's trouble must not stop the cluster; resync tries again
@@ -134,11 +152,11 @@ class ControlLoop:
         ref = Ref(change.resource, *change.entry.key)
         owner = self.view.owner_ref(obj)
         if owner is not None:
-            self._queue[owner] = None
+            self._enqueue(owner)
         if change.resource == NODES:
             self._room_made()
         if change.type != "DELETED":
-            self._queue[ref] = None
+            self._enqueue(ref)
             if change.resource == PODS and not is_active(obj):
                 self._room_made()
             return
@@ -154,7 +172,7 @@ class ControlLoop:
 
     def _room_made(self) -> None:
         self._scheduler.room_made()
-        self._queue.update(self._unscheduled)
+        self._queues[PODS].update(self._unscheduled)
 
     def _sync(self, ref: Ref, now: float) -> None:
         entry = self.view.get(ref)

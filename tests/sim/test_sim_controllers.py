@@ -146,6 +146,11 @@ def test_scaling_down_takes_the_unscheduled_then_the_unready_then_the_cheap_then
     assert world.names() == set(old)
     world.scale(2)
     assert world.names() == set(kept)
+    world.scale(4)
+    world.run(60)
+    assert world.get()["status"]["readyReplicas"] == 4
+    world.scale(2)
+    assert world.names() == set(kept), "the newest go first"
 
 
 def test_a_pod_without_a_gpu_says_why_in_the_schedulers_words_and_starts_when_one_is_freed() -> None:
@@ -266,6 +271,14 @@ def test_without_a_kubelet_pods_become_ready_only_when_told() -> None:
     assert world.loop.set_ready("ml", name)
     world.run()
     assert world.get()["status"]["readyReplicas"] == 1
+    world.scale(2)
+    (other,) = world.names() - {name}
+    assert world.loop.set_ready("ml", other), "even before its container runs"
+    world.run()
+    assert world.get("pods", other)["status"]["phase"] == "Running"
+    assert world.get()["status"]["readyReplicas"] == 2
+    world.scale(1)
+    (name,) = world.names()
     world.loop.set_ready("ml", name, False)
     world.run(1000)
     assert "readyReplicas" not in world.get()["status"]
