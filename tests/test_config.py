@@ -32,6 +32,7 @@ from responder.policy import (
     TargetTemplate,
     Timing,
     ValueFrom,
+    trigger_of,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -443,7 +444,7 @@ def test_the_example_is_the_one_that_docs_and_demo_tell_of():
     assert {trigger.scale.value_from.query for trigger in policy.triggers} == {query}
     assert {trigger.scale.direction for trigger in policy.triggers} == set(Direction)
     assert settings.heartbeat is not None
-    assert [hold.name for hold in settings.holds] == ["hot", "blind", "dark"]
+    assert [hold.name for hold in settings.holds] == ["hot", "blind", "dark", "throttled"]
 
 
 def test_the_page_on_the_policy_file_has_every_key_as_the_schema_has_it():
@@ -481,3 +482,33 @@ def test_the_page_shows_a_file_that_loads_and_faults_as_they_are_said():
     said = "\n".join(path.read_text() for path in FAULTY)
     assert len(shown) == 2
     assert [line for line in shown if line not in said] == []
+
+
+def test_the_examples_policy_for_nodes_works_once_its_comment_marks_are_gone():
+    """What stands there to be switched on is not a broken promise."""
+    text = EXAMPLE.read_text()
+    switched = re.sub(r"^# ((- |  ).*)$", r"\1", text, flags=re.MULTILINE)
+    assert [policy.name for policy in loads(switched).policies] == ["inference", "faults"]
+
+
+def test_every_shipped_scaling_alert_has_a_trigger_of_its_direction_in_the_example():
+    """No alert of rules/scaling.yaml that asks for scaling is left without an answer."""
+    (policy,) = load(EXAMPLE).policies
+    directions = {"scale_up": Direction.UP, "scale_down": Direction.DOWN}
+    rules = [
+        rule
+        for group in _groups(ROOT / "rules" / "scaling.yaml")
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    asking = [rule["labels"] for rule in rules if rule["labels"].get("action") in directions]
+    assert asking
+    for labels in asking:
+        trigger = trigger_of(policy, labels)
+        assert trigger is not None, labels
+        assert trigger.scale.direction is directions[labels["action"]], labels
+
+
+def _groups(path):
+    document = yaml.safe_load(path.read_text())
+    return document.get("spec", document)["groups"]

@@ -1,7 +1,13 @@
 """Templates place values where they may stand, and nowhere else."""
 
+import shutil
+import socket
+import subprocess
+import time
+
 import promql_parser
 import pytest
+import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,3 +170,64 @@ def test_plain_text_is_not_changed(value):
 def test_escapes(value, escaped):
     """Go's escapes, which Prometheus undoes."""
     assert quote_promql(value) == escaped
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    """A real Prometheus's URL."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs prometheus")
+    home = tmp_path_factory.mktemp("prometheus")
+    (home / "prometheus.yml").write_text("{}")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={home}/prometheus.yml",
+                f"--storage.tsdb.path={home}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 30
+        while not _ready(url):
+            assert time.monotonic() < deadline, (home / "log").read_text()
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _ready(url):
+    try:
+        return urllib3.request("GET", f"{url}/-/ready", retries=False, timeout=2).status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'plain"} or vector(1) # ',
+        'back\\slash\\" and \\n',
+        "line\nbreak\ttab\r",
+        "\x00\x1b\x7f",
+        "größe 🚀 � \u2028",
+        "`'{{ $labels.b }}",
+        "x" * 10_000,
+    ],
+    ids=["injection", "escapes", "white space", "control", "unicode", "other quotes", "long"],
+)
+def test_prometheus_reads_the_value_that_the_alert_had(prometheus, value):
+    """absent() hands back the matcher's value as the real parser understood it."""
+    query = templates.render_query('absent(nothing{a="{{ $labels.a }}"})', {"a": value}, {})
+    answer = urllib3.request("POST", f"{prometheus}/api/v1/query", fields={"query": query}, timeout=10).json()
+    assert answer["status"] == "success", answer
+    assert answer["data"]["result"][0]["metric"] == {"a": value}
