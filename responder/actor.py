@@ -164,7 +164,7 @@ class Actor:
                 rung = True
             if self._clock_was_set():
                 log.warning("the clock was set: looking at all targets again")
-                self._load(beat)
+                self._load(beat, at_once=True)
             settings = self._settings()
             if self._settings.generation != self._generation:
                 self._reload(settings, beat)
@@ -198,25 +198,25 @@ class Actor:
         self._load(beat)
         self._leading = True
 
-    def _load(self, beat: Callable[[], None]) -> None:
-        """Take up all records: open intents first, the others when they are due."""
+    def _load(self, beat: Callable[[], None], at_once: bool = False) -> None:
+        """Take up all records: open intents first, the others when they are due, or `at_once` if ever."""
         now = self._clock()
         self._schedule.forget()
         for record, _ in self._store.records():
-            self._take_up(record, now)
+            self._take_up(record, now, at_once)
             beat()
 
-    def _take_up(self, record: Record, now: datetime) -> None:
+    def _take_up(self, record: Record, now: datetime, at_once: bool) -> None:
         key, verdict = record.target.key, record.verdict
         self._reasons[key] = verdict.reason if verdict else None
         if record.intent is not None or record.outstanding is not None:
             self._schedule.wake(key, _FIRST)
         elif record.failure is not None:
-            self._schedule.wake(key, record.failure.retry_at)
+            self._schedule.wake(key, now if at_once else record.failure.retry_at)
         elif verdict is None:
             self._schedule.wake(key, now)
         elif verdict.look_again_at is not None:
-            self._schedule.wake(key, verdict.look_again_at)
+            self._schedule.wake(key, now if at_once else verdict.look_again_at)
 
     def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
         """Match all known alerts anew, and look at every target whose record or failure that touches."""
