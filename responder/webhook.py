@@ -227,7 +227,7 @@ def _within(namespace: str, globs: tuple[str, ...]) -> bool:
 
 
 def _time(text: str) -> datetime:
-    """RFC 3339 in UTC; what is finer than a microsecond is dropped. Raises ValueError, OverflowError."""
+    """RFC 3339 in UTC; rounded to microseconds. Raises ValueError, OverflowError."""
     time: datetime = msgspec.convert(text, datetime)
     return time if time.tzinfo is UTC else time.astimezone(UTC)
 
