@@ -168,7 +168,7 @@ def watch(
             left = ends - time.monotonic()
             if left <= 0:
                 break
-            change = subscription.get(min(left, 0.5))
+            change = subscription.get(min(left, 0.2))
             if change is None:
                 if bookmarks and time.monotonic() - told > 10:
                     told = time.monotonic()

@@ -130,6 +130,14 @@ class SimServer:
         path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
         return path
 
+    def grant(self, token: str, user: User | Mapping[str, Any]) -> None:
+        """Accept a bearer token from now on: for a user, or for {"user": …, "rules": […]} as RBAC writes rules."""
+        self.api.tokens[token] = user if isinstance(user, User) else User.parse(user)
+
+    def revoke(self, token: str) -> None:
+        """Accept a bearer token no more: 401."""
+        self.api.tokens.pop(token, None)
+
     def scales(self, **wanted: str) -> list[Object]:
         """Replica changes accepted so far, oldest first, filtered by equal fields."""
         return self.api.scales.list(wanted)
