@@ -14,8 +14,8 @@ from responder.errors import ResponderError
 _COMMANDS = {
     "serve": "responder.serve:serve",
     "demo": "responder.demo.command:demo",
-    "sim": "responder.sim.command:sim",
-    "rules": "responder.rules_command:rules",
+    "sim": "responder.sim.command:command",
+    "rules": "responder.rules_command:rules_command",
 }
 
 
