@@ -236,7 +236,11 @@ def _prometheus_command(
     file = settings.write_yaml(
         directory / "prometheus.yml",
         settings.prometheus_config(
-            addresses.sim, f"127.0.0.1:{ports['alertmanager']}", directory / "rules.yml", options.speed
+            addresses.sim,
+            f"127.0.0.1:{ports['alertmanager']}",
+            f"127.0.0.1:{ports['responder']}",
+            directory / "rules.yml",
+            options.speed,
         ),
     )
     return [

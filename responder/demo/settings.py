@@ -8,6 +8,7 @@ import yaml
 
 from responder import promql, rules
 from responder.demo.processes import DemoError
+from responder.sim.telemetry import JOBS
 
 SCRAPE_SECONDS = 15.0
 EVALUATION_SECONDS = 15.0
@@ -27,7 +28,9 @@ def duration(seconds: float) -> str:
     return promql.format_duration(max(1, round(seconds * 1000)))
 
 
-def prometheus_config(sim_url: str, alertmanager: str, rule_file: Path, speed: float) -> dict[str, Any]:
+def prometheus_config(
+    sim_url: str, alertmanager: str, responder: str, rule_file: Path, speed: float
+) -> dict[str, Any]:
     """prometheus.yml for the simulated cluster: targets come and go with pods, through HTTP discovery."""
     interval = duration(SCRAPE_SECONDS / speed)
 
@@ -50,7 +53,10 @@ def prometheus_config(sim_url: str, alertmanager: str, rule_file: Path, speed: f
         "alerting": {
             "alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}],
         },
-        "scrape_configs": [job(name) for name in ("dcgm-exporter", "kube-state-metrics", "vllm")],
+        "scrape_configs": [
+            *(job(name) for name in JOBS),
+            {"job_name": "gpu-responder", "static_configs": [{"targets": [responder]}]},
+        ],
     }
 
 
