@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 
-from responder.kube.objects import Json, ListMeta, Meta
-from responder.kube.pods import Container, Pod
+from responder.kube.amounts import Amounts, Container, effective, is_extended
+from responder.kube.objects import Json
+from responder.kube.pods import PodState
 from responder.kube.quantity import milli
-
-Amounts = dict[str, int]
-"""Thousandths by resource name."""
 
 
 class Taint(msgspec.Struct):
@@ -33,8 +31,13 @@ class _NodeStatus(msgspec.Struct):
     allocatable: dict[str, str | int] | None = None
 
 
+class _NodeMeta(msgspec.Struct):
+    name: str
+    labels: dict[str, str] | None = None
+
+
 class Node(msgspec.Struct):
-    metadata: Meta
+    metadata: _NodeMeta
     spec: _NodeSpec | None = None
     status: _NodeStatus | None = None
 
@@ -42,11 +45,6 @@ class Node(msgspec.Struct):
     def allocatable(self) -> Amounts:
         given = (self.status.allocatable if self.status else None) or {}
         return {name: milli(quantity) for name, quantity in given.items()}
-
-
-class NodeList(msgspec.Struct):
-    metadata: ListMeta
-    items: list[Node] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +67,13 @@ class Fit:
     limit: str
 
 
-def is_extended(resource: str) -> bool:
-    """`nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`, `amd.com/gpu`, `habana.ai/gaudi`, `gpu.intel.com/i915`."""
-    return "/" in resource
-
-
-def rooms(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Room, ...]:
+def rooms(nodes: Iterable[Node], pods: Iterable[PodState]) -> tuple[Room, ...]:
     """What is free on each node. Pods that are being deleted still hold what they have."""
     used: dict[str, Amounts] = {}
     for pod in pods:
-        if pod.spec.node_name and not pod.finished:
-            taken = used.setdefault(pod.spec.node_name, {})
-            for name, amount in requests_of(pod).items():
+        if pod.holds:
+            taken = used.setdefault(pod.node, {})
+            for name, amount in pod.requests.items():
                 taken[name] = taken.get(name, 0) + amount
     return tuple(_room(node, used.get(node.metadata.name, {})) for node in nodes)
 
@@ -96,46 +89,6 @@ def _room(node: Node, used: Amounts) -> Room:
         allocatable,
         {name: amount - used.get(name, 0) for name, amount in allocatable.items()},
     )
-
-
-def requests_of(pod: Pod) -> Amounts:
-    """What the scheduler reserves for a pod, itself included as one of the node's `pods`."""
-    amounts = effective(pod.spec.containers or [], pod.spec.init_containers or [])
-    for name, quantity in (pod.spec.overhead or {}).items():
-        amounts[name] = amounts.get(name, 0) + milli(quantity)
-    return amounts
-
-
-def effective(containers: Iterable[Container], init: Iterable[Container]) -> Amounts:
-    """Containers run together; init containers one by one, beside the sidecars that were started before them."""
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in init:
-        own = _asks(container)
-        if container.restart_policy == "Always":
-            sidecars = _plus(sidecars, own)
-            peak = _most(peak, sidecars)
-        else:
-            peak = _most(peak, _plus(sidecars, own))
-    together = sidecars
-    for container in containers:
-        together = _plus(together, _asks(container))
-    return _most(peak, together) | {"pods": 1000}
-
-
-def _asks(container: Container) -> Amounts:
-    """Requests; a limit without a request stands for it."""
-    resources = container.resources or {}
-    given = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: milli(quantity) for name, quantity in given.items()}
-
-
-def _plus(one: Amounts, other: Amounts) -> Amounts:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other}
-
-
-def _most(one: Amounts, other: Amounts) -> Amounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one | other}
 
 
 def fit(template: Json, among: Iterable[Room], waiting: int) -> Fit | None:

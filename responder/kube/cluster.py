@@ -6,18 +6,19 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from responder.errors import ResponderError
+from responder.errors import PermanentError, ResponderError
 from responder.kube.access import Access, Right, review
 from responder.kube.capacity import Fit, fit
 from responder.kube.connection import Connection, OnCall
 from responder.kube.discovery import Discovery
 from responder.kube.events import Recorder
 from responder.kube.inventory import Inventory
+from responder.kube.mirrors import Mirrors
 from responder.kube.ownership import Owners
-from responder.kube.pods import placed, pods_of
+from responder.kube.pods import PodState, count, listed
 from responder.kube.resolve import Resolver
-from responder.kube.workloads import Workloads
-from responder.model import Ownership, Pods, TargetRef, Workload
+from responder.kube.workloads import Details, Workloads
+from responder.model import Ownership, Pods, Reason, TargetRef, Workload
 from responder.policy import Rejection
 
 _CHECK_SECONDS = 5.0
@@ -59,8 +60,19 @@ class KubeCluster:
         self._resolver = Resolver(self.connection, self.discovery)
         self._inventory = Inventory(self.connection)
         self._recorder = Recorder(self.connection, self.discovery)
+        self._mirrors: Mirrors | None = None
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()
+
+    def keep_current(self) -> None:
+        """Keep pods, autoscalers and nodes current by watches from now on, where the rights allow.
+
+        For the process that acts. Without it, or while a watch is not current, they are read when asked for.
+        """
+        if self._mirrors is None:
+            self._mirrors = Mirrors(self.connection, self.discovery)
+            self._owners.mirrors = self._mirrors
+            self._inventory.mirrors = self._mirrors
 
     def workload(self, ref: TargetRef) -> Workload:
         """The object and its scale, live, at one resourceVersion."""
@@ -75,7 +87,17 @@ class KubeCluster:
 
     def pods(self, ref: TargetRef, workload: Workload) -> Pods:
         """The target's pods, by its scale's selector."""
-        return pods_of(self.connection, ref, self._workloads.details(ref, workload))
+        details = self._workloads.details(ref, workload)
+        try:
+            states = self._states(ref, details)
+            if states is not None:
+                return count(states)
+        except PermanentError as error:
+            if error.reason is not Reason.FORBIDDEN:
+                raise
+        # No selector or no right: then the object's own status counts.
+        total = details.pods or 0
+        return Pods(ready=total if details.ready is None else details.ready, total=total)
 
     def ownership(self, ref: TargetRef, workload: Workload) -> Ownership:
         """Who else decides the replicas; noticed within 10 s when one appears."""
@@ -102,12 +124,13 @@ class KubeCluster:
         templates that ask for no extended resource.
         """
         details = self._workloads.details(ref, workload)
-        if details.template is None or not details.selector:
+        if details.template is None:
             return None
         among = self._inventory.rooms()
         if among is None:
             return None
-        waiting = max(0, workload.replicas - placed(self.connection, ref, details))
+        placed = sum(pod.counts and bool(pod.node) for pod in self._states(ref, details) or ())
+        waiting = max(0, workload.replicas - placed)
         return fit(details.template, among, waiting)
 
     def gpus(self) -> dict[str, tuple[int, int]] | None:
@@ -133,9 +156,20 @@ class KubeCluster:
             return self._checked[0]
 
     def close(self) -> None:
-        """Write the Events that wait, and drop the connections."""
+        """Write the Events that wait, end the watches and drop the connections."""
+        if self._mirrors:
+            self._mirrors.stop()
         self._recorder.close()
         self.connection.close()
+
+    def _states(self, ref: TargetRef, details: Details) -> Iterable[PodState] | None:
+        """The target's pods, from the mirror while that is current; None without a selector."""
+        if not details.selector:
+            return None
+        mirrored = self._mirrors.pods(ref.namespace, details.selector) if self._mirrors else None
+        if mirrored is not None:
+            return mirrored
+        return listed(self.connection, ref.namespace, details.selector, f"list the pods of {ref}")
 
     def _ask_version(self) -> str:
         try:

@@ -10,9 +10,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -23,6 +24,7 @@ from responder.errors import ConfigError, ResponderError, TransientError
 from responder.http_body import read_body
 from responder.kube.credentials import api_client, authorization
 from responder.kube.errors import UnsentError, broken, refused
+from responder.kube.objects import ListMeta
 from responder.kube.ratelimit import RateLimit
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ OnCall = Callable[[str, str, float], None]
 """Told of every request: its method, "ok" or the kind of error, and the seconds it took."""
 
 _log = logging.getLogger(__name__)
+_PAGE = "500"
 _LARGEST = 64 << 20
 """Bytes of one answer. A page of 500 pods has about 5 MB."""
 _REREAD_SECONDS = 5.0
@@ -52,6 +55,13 @@ class Call:
     query: Query | None = None
     data: bytes | None = None
     content_type: str = "application/json"
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A list, or a page of one."""
+
+    metadata: ListMeta
+    items: list[T] | None = None
 
 
 class Connection:
@@ -78,6 +88,7 @@ class Connection:
         self._limit = RateLimit(qps, burst)
         self._on_call = on_call
         self._closed = threading.Event()
+        self._watches: set[urllib3.HTTPResponse] = set()
         self._reread_lock = threading.Lock()
         self._reread_at: float | None = None
         self._client = self._load()
@@ -98,6 +109,23 @@ class Connection:
         """Read and decode an object or list. Retried within the deadline, honouring Retry-After up to it."""
         return self._repeat(Call("GET", path, doing, query), shape, TransientError, deadline)
 
+    def pages(
+        self, path: str, item: type[T], doing: str, *, query: Query | None = None
+    ) -> Iterator["Page[T]"]:
+        """A list page by page. ExpiredError when the rest of it is no longer to be had."""
+        query = dict(query or {}) | {"limit": _PAGE}
+        while True:
+            page = self.get(path, Page[item], doing, query=query)  # type: ignore[valid-type]
+            yield page
+            if not page.metadata.more:
+                return
+            query["continue"] = page.metadata.more
+
+    def items(self, path: str, item: type[T], doing: str, *, query: Query | None = None) -> Iterator[T]:
+        """All items of a list, read in pages."""
+        for page in self.pages(path, item, doing, query=query):
+            yield from page.items or ()
+
     def send(
         self,
         call: Call,
@@ -113,6 +141,7 @@ class Connection:
         call = Call("GET", path, doing, query)
         self._wait_turn(doing, time.monotonic() + self.deadline)
         response = self._open(call, silence)
+        self._watches.add(response)
         try:
             if response.status != 200:
                 raise _refusal(response, call, time.monotonic() + self.timeout)
@@ -120,12 +149,16 @@ class Connection:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise broken(error, doing) from error
         finally:
+            self._watches.discard(response)
             response.close()
             response.release_conn()
 
     def close(self) -> None:
-        """Stop retries that wait, and drop the connections."""
+        """Stop retries that wait, end watches, and drop the connections."""
         self._closed.set()
+        for response in tuple(self._watches):
+            with suppress(ValueError, RuntimeError, OSError):  # it may be ending by itself
+                response.shutdown()
         self._client.close()
 
     def _repeat(

@@ -33,7 +33,7 @@ class NotServedError(PermanentError):
     """The API server serves no such group, version, resource or subresource."""
 
 
-class ExpiredError(ResponderError):
+class ExpiredError(TransientError):
     """410: the resourceVersion or continue token is too old; list again."""
 
 
@@ -96,7 +96,7 @@ def refused(code: int, headers: Mapping[str, str], body: bytes, doing: str) -> R
     if code == 409:
         return Conflict(sentence)
     if code == 410:
-        return ExpiredError(sentence)
+        return ExpiredError(sentence, kind="expired")
     if code == 429:
         return UnsentError(sentence, _retry_after(headers, status), kind="throttled")
     if code >= 500 or code == 408:

@@ -2,16 +2,24 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Protocol
 
 from responder.errors import PermanentError
-from responder.kube.capacity import Node, NodeList, Room, is_extended, rooms
+from responder.kube.amounts import is_extended
+from responder.kube.capacity import Node, Room, rooms
 from responder.kube.connection import Connection
-from responder.kube.pods import paged
+from responder.kube.pods import Pod, PodState, state_of
 
 _FRESH_SECONDS = 10.0
 _FORBIDDEN_SECONDS = 300.0
-_PAGE = "500"
+
+
+class Mirrored(Protocol):
+    """Nodes and pods that are kept current by watches."""
+
+    def inventory(self) -> tuple[list[Node], list[PodState]] | None:
+        """All of them; None while that is not known."""
 
 
 class Inventory:
@@ -21,15 +29,15 @@ class Inventory:
         self._lock = threading.Lock()
         self._rooms: tuple[Room, ...] | None = None
         self._until = float("-inf")
+        self.mirrors: Mirrored | None = None
 
     def rooms(self) -> tuple[Room, ...] | None:
         """What is free on each node; None without the right to list nodes and all pods."""
         with self._lock:
             if self._clock() >= self._until:
                 try:
-                    self._rooms = rooms(
-                        self._nodes(), paged(self._connection, "/api/v1/pods", {}, "list all pods")
-                    )
+                    nodes, pods = (self.mirrors.inventory() if self.mirrors else None) or self._read()
+                    self._rooms = rooms(nodes, pods)
                     self._until = self._clock() + _FRESH_SECONDS
                 except PermanentError:
                     self._rooms = None
@@ -52,12 +60,7 @@ class Inventory:
                     )
         return totals
 
-    def _nodes(self) -> Iterator[Node]:
-        more = ""
-        while True:
-            query = {"limit": _PAGE} | ({"continue": more} if more else {})
-            page = self._connection.get("/api/v1/nodes", NodeList, "list the nodes", query=query)
-            yield from page.items or []
-            more = page.metadata.more
-            if not more:
-                return
+    def _read(self) -> tuple[list[Node], list[PodState]]:
+        nodes = list(self._connection.items("/api/v1/nodes", Node, "list the nodes"))
+        pods = self._connection.items("/api/v1/pods", Pod, "list all pods")
+        return nodes, [state_of(pod) for pod in pods]

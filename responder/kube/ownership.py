@@ -4,13 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from responder.errors import PermanentError
 from responder.kube.connection import Connection
 from responder.kube.discovery import Discovery
-from responder.kube.objects import Anything, ListMeta, Meta, OwnerReference, group_of
+from responder.kube.objects import Anything, Meta, OwnerReference, group_of
 from responder.kube.workloads import Details
 from responder.model import Ownership, Reason, TargetRef
 
@@ -20,6 +21,10 @@ _FRESH_SECONDS = 10.0
 _OWNER_SECONDS = 300.0
 """What an owner of some uid is owned by hardly ever changes."""
 _DEEPEST = 8
+
+
+Target = tuple[str, str, str]
+"""Group, kind and name."""
 
 
 class ScaleTarget(msgspec.Struct, rename="camel"):
@@ -39,8 +44,8 @@ class Autoscaler(msgspec.Struct):
     spec: _Spec | None = None
 
     @property
-    def target(self) -> tuple[str, str, str] | None:
-        """(group, kind, name) of what it scales."""
+    def target(self) -> Target | None:
+        """What it scales."""
         ref = self.spec.scale_target_ref if self.spec else None
         if ref is None:
             return None
@@ -49,21 +54,23 @@ class Autoscaler(msgspec.Struct):
         return ("apps" if group == "extensions" else group), ref.kind, ref.name
 
 
-class AutoscalerList(msgspec.Struct):
-    metadata: ListMeta
-    items: list[Autoscaler] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The targets of one namespace's autoscalers by (group, kind, name); None when they must not be read."""
+    """One namespace's autoscalers by target; None when they must not be read."""
 
-    owners: dict[tuple[str, str, str], str] | None
+    owners: dict[Target, str] | None
     at: float
 
 
+class Mirrored(Protocol):
+    """Autoscalers that are kept current by a watch."""
+
+    def autoscaler(self, kind: str, namespace: str, target: Target) -> str | None:
+        """The name of one, "" if there is none, None while that is not known."""
+
+
 class Owners:
-    """Lists autoscalers once per namespace and 10 s, so that ten thousand targets stay cheap."""
+    """Reads autoscalers from `mirrors`, or lists them once per namespace and 10 s: many targets stay cheap."""
 
     def __init__(
         self, connection: Connection, discovery: Discovery, clock: Callable[[], float] = time.monotonic
@@ -74,21 +81,26 @@ class Owners:
         self._lock = threading.Lock()
         self._listed: dict[tuple[str, str], _Listed] = {}
         self._parents: dict[str, tuple[OwnerReference | None, float]] = {}
+        self.mirrors: Mirrored | None = None
 
     def of(self, ref: TargetRef, details: Details) -> Ownership:
         """The first of ScaledObject, HPA and scaling owner; `known` is False where that must not be read."""
         known = True
         for kind in ("ScaledObject", "HorizontalPodAutoscaler"):
-            owners = self._autoscalers(kind, ref.namespace)
-            if owners is None:
+            name = self._autoscaler(kind, ref.namespace, (ref.group, ref.kind, ref.name))
+            if name is None:
                 known = False
-            elif name := owners.get((ref.group, ref.kind, ref.name)):
+            elif name:
                 return Ownership(owner=f"{kind} {ref.namespace}/{name}")
         if (owner := self._scaling_owner(ref, details.owner)) is not None:
             return Ownership(owner=f"{owner.kind} {ref.namespace}/{owner.name}")
         return Ownership(known=known)
 
-    def _autoscalers(self, kind: str, namespace: str) -> dict[tuple[str, str, str], str] | None:
+    def _autoscaler(self, kind: str, namespace: str, target: Target) -> str | None:
+        """The name of an autoscaler of the target, "" if there is none, None when they must not be read."""
+        mirrored = self.mirrors.autoscaler(kind, namespace, target) if self.mirrors else None
+        if mirrored is not None:
+            return mirrored
         key = (kind, namespace)
         now = self._clock()
         with self._lock:
@@ -97,9 +109,9 @@ class Owners:
             listed = _Listed(self._list(kind, namespace), now)
             with self._lock:
                 self._listed[key] = listed
-        return listed.owners
+        return None if listed.owners is None else listed.owners.get(target, "")
 
-    def _list(self, kind: str, namespace: str) -> dict[tuple[str, str, str], str] | None:
+    def _list(self, kind: str, namespace: str) -> dict[Target, str] | None:
         if kind == "ScaledObject":
             # Asked of discovery first: without the right, a group that does not exist answers 403 as well.
             resource = self._discovery.find(KEDA, kind)
@@ -108,22 +120,16 @@ class Owners:
             path = resource.path(namespace)
         else:
             path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
-        found: dict[tuple[str, str, str], str] = {}
-        query = {"limit": "500"}
-        doing = f"list the {kind}s of {namespace}"
-        while True:
-            try:
-                page = self._connection.get(path, AutoscalerList, doing, query=query)
-            except PermanentError as error:
-                if error.reason is Reason.FORBIDDEN:
-                    return None
-                raise
-            for item in page.items or []:
+        found: dict[Target, str] = {}
+        try:
+            for item in self._connection.items(path, Autoscaler, f"list the {kind}s of {namespace}"):
                 if item.target:
                     found.setdefault(item.target, item.metadata.name)
-            if not page.metadata.more:
-                return found
-            query = {"limit": "500", "continue": page.metadata.more}
+        except PermanentError as error:
+            if error.reason is Reason.FORBIDDEN:
+                return None
+            raise
+        return found
 
     def _scaling_owner(self, ref: TargetRef, owner: OwnerReference | None) -> OwnerReference | None:
         """The nearest controller above the target that has a scale of its own."""

@@ -1,40 +1,45 @@
 """A target's pods: how many are ready, where they run, and which of them wait for GPUs."""
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
-from responder.errors import PermanentError
+from responder.kube.amounts import Amounts, Container, effective
 from responder.kube.connection import Connection
-from responder.kube.objects import Json, ListMeta, Meta
-from responder.kube.workloads import Details
-from responder.model import Pods, Reason, TargetRef
+from responder.kube.quantity import milli
+from responder.model import Pods
 
-_PAGE = 500
+V = TypeVar("V", str, int)
+
 # "0/5 nodes are available: 5 Insufficient nvidia.com/gpu." Only extended resources have a slash.
 _INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+[A-Za-z0-9])")
 _CLAIMS = re.compile(r"cannot allocate all claims")
 
 
-class Condition(msgspec.Struct):
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Condition(msgspec.Struct):
     type: str
     status: str
     reason: str = ""
     message: str = ""
 
 
-class PodStatus(msgspec.Struct):
+class _Status(msgspec.Struct):
     phase: str = ""
-    conditions: list[Condition] | None = None
+    conditions: list[_Condition] | None = None
 
 
-class Container(msgspec.Struct, rename="camel"):
-    resources: Json | None = None
-    restart_policy: str = ""
-
-
-class PodSpec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -42,39 +47,71 @@ class PodSpec(msgspec.Struct, rename="camel"):
 
 
 class Pod(msgspec.Struct):
-    metadata: Meta
-    spec: PodSpec
-    status: PodStatus | None = None
+    """A pod as the server writes it."""
 
-    @property
-    def finished(self) -> bool:
-        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
-
-    @property
-    def counts(self) -> bool:
-        """Neither finished nor on its way out."""
-        return not self.finished and self.metadata.deletion_timestamp is None
-
-    @property
-    def ready(self) -> bool:
-        return self.counts and any(c.type == "Ready" and c.status == "True" for c in self._conditions)
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """The extended resources for want of which it cannot be scheduled; empty when it is not for that."""
-        for condition in self._conditions:
-            if condition.type == "PodScheduled" and condition.status == "False":
-                return lacking(condition.reason, condition.message)
-        return ()
-
-    @property
-    def _conditions(self) -> list[Condition]:
-        return (self.status.conditions if self.status else None) or []
+    metadata: _Meta
+    spec: _Spec
+    status: _Status | None = None
 
 
-class PodList(msgspec.Struct):
-    metadata: ListMeta
-    items: list[Pod] | None = None
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """What is kept of a pod: small, since there may be a hundred thousand.
+
+    `counts`: neither finished nor being deleted. `holds`: it has what it requests of its node. `lacks`: the
+    extended resources for want of which it cannot be scheduled.
+    """
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    node: str
+    counts: bool
+    holds: bool
+    ready: bool
+    lacks: tuple[str, ...]
+    requests: Mapping[str, int]
+
+
+def state_of(pod: Pod) -> PodState:
+    """The state of a pod. Equal labels and requests are shared between pods."""
+    phase = pod.status.phase if pod.status else ""
+    conditions = (pod.status.conditions if pod.status else None) or []
+    counts = phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
+    scheduled = next((c for c in conditions if c.type == "PodScheduled"), None)
+    return PodState(
+        namespace=sys.intern(pod.metadata.namespace),
+        name=pod.metadata.name,
+        labels=shared(pod.metadata.labels or {}),
+        node=sys.intern(pod.spec.node_name),
+        counts=counts,
+        holds=bool(pod.spec.node_name) and phase not in ("Succeeded", "Failed"),
+        ready=counts and any(c.type == "Ready" and c.status == "True" for c in conditions),
+        lacks=lacking(scheduled.reason, scheduled.message)
+        if scheduled and scheduled.status == "False"
+        else (),
+        requests=shared(_requests(pod.spec)),
+    )
+
+
+_shared: dict[frozenset[tuple[str, object]], Mapping[str, object]] = {}
+_MOST_SHARED = 50_000
+
+
+def shared(mapping: dict[str, V]) -> Mapping[str, V]:
+    """One and the same mapping for all that are equal: a workload's pods differ in little but their names."""
+    if len(_shared) >= _MOST_SHARED:
+        _shared.clear()
+    found: Mapping[str, V] = _shared.setdefault(frozenset(mapping.items()), mapping)  # type: ignore[assignment]
+    return found
+
+
+def _requests(spec: _Spec) -> Amounts:
+    """What the scheduler reserves for a pod, itself included as one of the node's `pods`."""
+    amounts = effective(spec.containers or [], spec.init_containers or [])
+    for name, quantity in (spec.overhead or {}).items():
+        amounts[name] = amounts.get(name, 0) + milli(quantity)
+    return amounts
 
 
 def lacking(reason: str, message: str) -> tuple[str, ...]:
@@ -87,19 +124,13 @@ def lacking(reason: str, message: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def pods_of(connection: Connection, ref: TargetRef, details: Details) -> Pods:
-    """Counts from one paged list; from the object's status where there is no right or no selector."""
-    if not details.selector:
-        return _from_status(details)
-    try:
-        return count(_listed(connection, ref, details.selector))
-    except PermanentError as error:
-        if error.reason is Reason.FORBIDDEN:
-            return _from_status(details)
-        raise
+def listed(connection: Connection, namespace: str, selector: str, doing: str) -> Iterator[PodState]:
+    """The pods of a namespace that a selector selects, read from the server."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    return map(state_of, connection.items(path, Pod, doing, query={"labelSelector": selector}))
 
 
-def count(pods: Iterable[Pod]) -> Pods:
+def count(pods: Iterable[PodState]) -> Pods:
     """What a target's pods come to."""
     ready = total = unschedulable = 0
     nodes: set[str] = set()
@@ -109,37 +140,9 @@ def count(pods: Iterable[Pod]) -> Pods:
             continue
         total += 1
         ready += pod.ready
-        if pod.spec.node_name:
-            nodes.add(pod.spec.node_name)
+        if pod.node:
+            nodes.add(pod.node)
             continue
-        lacks = pod.lacks
-        unschedulable += bool(lacks)
-        missing |= dict.fromkeys(lacks)
+        unschedulable += bool(pod.lacks)
+        missing |= dict.fromkeys(pod.lacks)
     return Pods(ready, total, unschedulable, ", ".join(missing), frozenset(nodes))
-
-
-def placed(connection: Connection, ref: TargetRef, details: Details) -> int:
-    """How many of the target's pods have a node."""
-    return sum(pod.counts and bool(pod.spec.node_name) for pod in _listed(connection, ref, details.selector))
-
-
-def _from_status(details: Details) -> Pods:
-    total = details.pods or 0
-    return Pods(ready=total if details.ready is None else details.ready, total=total)
-
-
-def _listed(connection: Connection, ref: TargetRef, selector: str) -> Iterator[Pod]:
-    query = {"labelSelector": selector}
-    yield from paged(connection, f"/api/v1/namespaces/{ref.namespace}/pods", query, f"list the pods of {ref}")
-
-
-def paged(connection: Connection, path: str, query: dict[str, str], doing: str) -> Iterator[Pod]:
-    """All pods of a list, page by page."""
-    more = ""
-    while True:
-        position = {"limit": str(_PAGE)} | ({"continue": more} if more else {})
-        page = connection.get(path, PodList, doing, query=query | position)
-        yield from page.items or []
-        more = page.metadata.more
-        if not more:
-            return

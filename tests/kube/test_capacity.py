@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from responder.kube import KubeCluster
-from responder.kube.capacity import Node, fit, may_run, requests_of, rooms
-from responder.kube.pods import Pod
+from responder.kube.capacity import Node, fit, may_run, rooms
+from responder.kube.pods import Pod, state_of
 from responder.kube.quantity import milli
 from responder.model import TargetRef
 from tests.kube.fake_api import FakeApi, recorded
@@ -22,7 +22,7 @@ def template(gpus: object = 1, resource: str = "nvidia.com/gpu", **spec: object)
 
 
 def among(nodes: list[dict], pods: list[dict] = []) -> tuple:  # noqa: B006
-    return rooms(msgspec.convert(nodes, list[Node]), msgspec.convert(pods, list[Pod]))
+    return rooms(msgspec.convert(nodes, list[Node]), map(state_of, msgspec.convert(pods, list[Pod])))
 
 
 def more(spec: dict, nodes: list[dict], pods: list[dict] | None = None, waiting: int = 0) -> int:
@@ -172,7 +172,7 @@ def test_requests_of_a_pod() -> None:
     }
     one = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
     # max(init: 4, 1 + 2; together: 1 + 0.5 + 1) = 4, and 0.25 of overhead; the GPU's limit is its request.
-    assert requests_of(one) == {"cpu": 4250, "nvidia.com/gpu": 1000, "pods": 1000}
+    assert state_of(one).requests == {"cpu": 4250, "nvidia.com/gpu": 1000, "pods": 1000}
 
 
 @pytest.mark.parametrize(

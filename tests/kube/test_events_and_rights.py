@@ -95,7 +95,7 @@ def test_recording_never_blocks(events: FakeApi, cluster: KubeCluster) -> None:
         cluster.events(VLLM, AS_READ, "Held", str(number))
     assert time.monotonic() - began < 1.0
     assert cluster._recorder.dropped >= 990
-    events.released.set()
+    cluster.connection.close()
 
 
 def test_rights(api: FakeApi, cluster: KubeCluster) -> None:

@@ -1,0 +1,120 @@
+"""Which mirrors there are: one for the whole cluster where the rights allow, else one per namespace asked for."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from responder.kube.capacity import Node
+from responder.kube.connection import Connection
+from responder.kube.discovery import Discovery
+from responder.kube.mirror import Mirror, Sink
+from responder.kube.ownership import KEDA, Autoscaler, Target
+from responder.kube.pods import Pod, PodState
+from responder.kube.views import AutoscalerView, NodeView, PodView
+
+T = TypeVar("T")
+V = TypeVar("V")
+_MOST_NAMESPACES = 50
+"""Each namespace costs a thread and a connection per resource; beyond these, reads do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T, V]):
+    mirror: Mirror[T]
+    view: V
+
+
+class _Scoped(Generic[T, V]):
+    """Mirrors of one resource. `where` gives the collection's path in a namespace, or of all for ""."""
+
+    def __init__(self, make: Callable[[str], _Kept[T, V]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._all = make("")
+        self._all.mirror.start()
+        self._namespaces: dict[str, _Kept[T, V]] = {}
+
+    def view(self, namespace: str) -> V | None:
+        """What is kept of a namespace, or of the cluster for ""; None while that is not current."""
+        if self._all.mirror.current:
+            return self._all.view
+        if not namespace or not self._all.mirror.refused:
+            return None
+        with self._lock:
+            kept = self._namespaces.get(namespace)
+            if kept is None and len(self._namespaces) < _MOST_NAMESPACES:
+                kept = self._namespaces[namespace] = self._make(namespace)
+                kept.mirror.start()
+        return kept.view if kept is not None and kept.mirror.current else None
+
+    def stop(self) -> None:
+        with self._lock:
+            for kept in (self._all, *self._namespaces.values()):
+                kept.mirror.stop()
+
+
+class Mirrors:
+    """Pods, autoscalers and nodes, kept current by watches. Answers None where a read must do."""
+
+    def __init__(self, connection: Connection, discovery: Discovery) -> None:
+        self._connection = connection
+        self._discovery = discovery
+        self._pods = _Scoped(self._make(PodView, Pod, "pods", _core("pods")))
+        self._nodes = _Scoped(self._make(NodeView, Node, "nodes", lambda namespace: "/api/v1/nodes"))  # noqa: ARG005
+        self._autoscalers = {
+            "HorizontalPodAutoscaler": _Scoped(
+                self._make(AutoscalerView, Autoscaler, "HorizontalPodAutoscalers", _hpas)
+            ),
+            "ScaledObject": _Scoped(
+                self._make(AutoscalerView, Autoscaler, "ScaledObjects", self._scaled_objects)
+            ),
+        }
+
+    def pods(self, namespace: str, selector: str) -> list[PodState] | None:
+        """The pods that a selector selects."""
+        view = self._pods.view(namespace)
+        try:
+            return None if view is None else view.select(namespace, selector)
+        except ValueError:
+            return None  # the server knows selectors that are not known here
+
+    def autoscaler(self, kind: str, namespace: str, target: Target) -> str | None:
+        """The name of an autoscaler of the target; "" if there is none."""
+        view = self._autoscalers[kind].view(namespace)
+        return None if view is None else view.of(namespace, target)
+
+    def inventory(self) -> tuple[list[Node], list[PodState]] | None:
+        """All nodes and all pods."""
+        nodes, pods = self._nodes.view(""), self._pods.view("")
+        return None if nodes is None or pods is None else (nodes.all(), pods.all())
+
+    def stop(self) -> None:
+        self._pods.stop()
+        self._nodes.stop()
+        for autoscalers in self._autoscalers.values():
+            autoscalers.stop()
+
+    def _make(
+        self, view: Callable[[], V], shape: type[T], words: str, where: Callable[[str], str | None]
+    ) -> Callable[[str], _Kept[T, V]]:
+        def make(namespace: str) -> _Kept[T, V]:
+            made = view()
+            scope = f"{words} of {namespace}" if namespace else f"all {words}"
+            sink: Sink[T] = made  # type: ignore[assignment]
+            return _Kept(Mirror(self._connection, lambda: where(namespace), shape, sink, scope), made)
+
+        return make
+
+    def _scaled_objects(self, namespace: str) -> str | None:
+        resource = self._discovery.find(KEDA, "ScaledObject")
+        return resource.path(namespace) if resource else None
+
+
+def _core(plural: str) -> Callable[[str], str]:
+    return lambda namespace: f"/api/v1/namespaces/{namespace}/{plural}" if namespace else f"/api/v1/{plural}"
+
+
+def _hpas(namespace: str) -> str:
+    within = f"namespaces/{namespace}/" if namespace else ""
+    return f"/apis/autoscaling/v2/{within}horizontalpodautoscalers"

@@ -1,0 +1,152 @@
+"""What mirrors keep: pods by namespace and label, autoscalers by target, nodes. Thread-safe to read."""
+
+import threading
+from collections.abc import Iterable
+
+from responder.kube import selectors
+from responder.kube.capacity import Node
+from responder.kube.ownership import Autoscaler, Target
+from responder.kube.pods import Pod, PodState, state_of
+
+_Names = dict[str, set[str]]
+
+
+class PodView:
+    """Pods, found by selector without looking at each: the label keys that are asked for are indexed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pods: dict[str, dict[str, PodState]] = {}
+        self._index: dict[tuple[str, str], _Names] = {}
+
+    def replace(self, items: Iterable[Pod]) -> None:
+        pods: dict[str, dict[str, PodState]] = {}
+        for item in items:
+            pod = state_of(item)
+            pods.setdefault(pod.namespace, {})[pod.name] = pod
+        with self._lock:
+            self._pods = pods
+            self._index.clear()
+
+    def put(self, item: Pod) -> None:
+        pod = state_of(item)
+        with self._lock:
+            old = self._pods.setdefault(pod.namespace, {}).get(pod.name)
+            if old is not None and old.labels != pod.labels:
+                self._unindex(old)
+                old = None
+            self._pods[pod.namespace][pod.name] = pod
+            if old is None:
+                for (namespace, key), values in self._index.items():
+                    if namespace == pod.namespace and key in pod.labels:
+                        values.setdefault(pod.labels[key], set()).add(pod.name)
+
+    def drop(self, item: Pod) -> None:
+        with self._lock:
+            old = self._pods.get(item.metadata.namespace, {}).pop(item.metadata.name, None)
+            if old is not None:
+                self._unindex(old)
+
+    def select(self, namespace: str, selector: str) -> list[PodState]:
+        """The pods of a namespace that a selector selects; raises ValueError for what is no selector."""
+        terms = selectors.parse(selector)
+        with self._lock:
+            pods = self._pods.get(namespace, {})
+            buckets = [
+                self._values(namespace, term.key).get(term.only, set())
+                for term in terms
+                if term.only is not None
+            ]
+            names = min(buckets, key=len) if buckets else pods.keys()
+            return [pods[name] for name in names if all(term.holds(pods[name].labels) for term in terms)]
+
+    def all(self) -> list[PodState]:
+        with self._lock:
+            return [pod for pods in self._pods.values() for pod in pods.values()]
+
+    def _values(self, namespace: str, key: str) -> _Names:
+        """The index of one label key, built when it is first asked for."""
+        index = self._index.get((namespace, key))
+        if index is None:
+            index = {}
+            for pod in self._pods.get(namespace, {}).values():
+                if key in pod.labels:
+                    index.setdefault(pod.labels[key], set()).add(pod.name)
+            self._index[namespace, key] = index
+        return index
+
+    def _unindex(self, pod: PodState) -> None:
+        for (namespace, key), values in self._index.items():
+            if namespace == pod.namespace and key in pod.labels:
+                names = values.get(pod.labels[key], set())
+                names.discard(pod.name)
+                if not names:
+                    values.pop(pod.labels[key], None)
+
+
+class AutoscalerView:
+    """Autoscalers of one kind, by what they scale."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._targets: dict[tuple[str, str], Target | None] = {}
+        self._names: dict[tuple[str, Target], set[str]] = {}
+
+    def replace(self, items: Iterable[Autoscaler]) -> None:
+        with self._lock:
+            self._targets.clear()
+            self._names.clear()
+            for item in items:
+                self._add(item)
+
+    def put(self, item: Autoscaler) -> None:
+        with self._lock:
+            self._remove(item)
+            self._add(item)
+
+    def drop(self, item: Autoscaler) -> None:
+        with self._lock:
+            self._remove(item)
+
+    def of(self, namespace: str, target: Target) -> str:
+        """The name of one that scales the target; "" if there is none."""
+        with self._lock:
+            return min(self._names.get((namespace, target), ()), default="")
+
+    def _add(self, item: Autoscaler) -> None:
+        meta = item.metadata
+        self._targets[meta.namespace, meta.name] = item.target
+        if item.target:
+            self._names.setdefault((meta.namespace, item.target), set()).add(meta.name)
+
+    def _remove(self, item: Autoscaler) -> None:
+        meta = item.metadata
+        target = self._targets.pop((meta.namespace, meta.name), None)
+        if target is not None:
+            names = self._names[meta.namespace, target]
+            names.discard(meta.name)
+            if not names:
+                del self._names[meta.namespace, target]
+
+
+class NodeView:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: dict[str, Node] = {}
+
+    def replace(self, items: Iterable[Node]) -> None:
+        nodes = {item.metadata.name: item for item in items}
+        with self._lock:
+            self._nodes = nodes
+
+    def put(self, item: Node) -> None:
+        with self._lock:
+            self._nodes[item.metadata.name] = item
+
+    def drop(self, item: Node) -> None:
+        with self._lock:
+            self._nodes.pop(item.metadata.name, None)
+
+    def all(self) -> list[Node]:
+        with self._lock:
+            return list(self._nodes.values())

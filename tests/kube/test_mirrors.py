@@ -1,0 +1,303 @@
+"""Watches keep pods, autoscalers and nodes current, lose nothing, and give way to reads while they are not."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from responder.kube import KubeCluster, mirror, selectors
+from responder.kube.connection import Call
+from responder.kube.pods import Pod, state_of
+from responder.kube.views import AutoscalerView, PodView
+from responder.model import Ownership, TargetRef
+from responder.sim.auth import ADMIN, Rule, User
+from responder.sim.objects import ObjectStore
+from responder.sim.server import SimServer
+from tests.kube.fake_api import RECORDINGS
+from tests.kube.objects import node, pod
+
+VLLM = TargetRef("rec", "Deployment", "vllm")
+PODS = "/api/v1/namespaces/rec/pods"
+HPAS = "/apis/autoscaling/v2/namespaces/rec/horizontalpodautoscalers"
+DEPLOYMENT = next(e["request"]["body"] for e in RECORDINGS if e["name"] == "deployment-create")
+HPA = next(e["request"]["body"] for e in RECORDINGS if e["name"] == "hpa-create")
+WITHIN = User(
+    "within",
+    rules=(
+        Rule(("get",), ("apps",), ("deployments",), namespaces=("rec",)),
+        Rule(
+            ("list", "watch"),
+            ("", "autoscaling"),
+            ("pods", "horizontalpodautoscalers"),
+            namespaces=("rec",),
+        ),
+    ),
+)
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
+
+
+class World:
+    """A simulated API server with the recorded Deployment, changed by an administrator."""
+
+    def __init__(self, server: SimServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.admin = self.cluster("admin")
+        self.post("/api/v1/namespaces", {"metadata": {"name": "rec"}}, "v1", "Namespace")
+        self.post("/apis/apps/v1/namespaces/rec/deployments", DEPLOYMENT)
+
+    def cluster(self, token: str) -> KubeCluster:
+        return KubeCluster(str(self.server.kubeconfig(self.folder / token, token)), timeout=2, deadline=4)
+
+    def post(self, path: str, body: dict, api_version: str = "", kind: str = "") -> None:
+        whole = {"apiVersion": api_version, "kind": kind, **body}
+        self.send("POST", path, whole)
+
+    def send(self, method: str, path: str, body: object) -> None:
+        patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        data = msgspec.json.encode(body) if body is not None else None
+        self.admin.connection.send(
+            Call(method, path, f"{method} {path}", data=data, content_type=patch), msgspec.Raw
+        )
+
+    def add_pod(self, name: str, *, ready: bool = True, gpus: int = 0, on: str = "n") -> None:
+        body = pod(name, labels={"app": "vllm"}, gpus=gpus, node=on)
+        status = body.pop("status")
+        del body["metadata"]["uid"]
+        body["spec"]["containers"][0]["image"] = "x"
+        self.post(PODS, body, "v1", "Pod")
+        if ready:
+            status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        self.send("PATCH", f"{PODS}/{name}/status", {"status": status})
+
+    def reads(self, path: str) -> int:
+        """How often a path was listed, watches not counted."""
+        return sum(
+            r["path"] == path and r["method"] == "GET" and "watch" not in r["query"]
+            for r in tuple(self.server.requests)
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    store = ObjectStore(history=30)
+    with SimServer(store, tokens={"admin": ADMIN, "within": WITHIN}) as server:
+        made = World(server, tmp_path)
+        yield made
+        made.admin.close()
+
+
+@pytest.fixture
+def live(world: World) -> Iterator[KubeCluster]:
+    """A cluster that keeps itself current, and is."""
+    cluster = world.cluster("admin")
+    cluster.keep_current()
+    until(lambda: current(cluster))
+    yield cluster
+    cluster.close()
+
+
+def current(cluster: KubeCluster, namespace: str = "") -> bool:
+    assert cluster._mirrors is not None
+    scopes = (cluster._mirrors._pods, cluster._mirrors._nodes, *cluster._mirrors._autoscalers.values())
+    return all(scope.view(namespace) is not None for scope in scopes)
+
+
+def ready(cluster: KubeCluster) -> int:
+    return cluster.pods(VLLM, cluster.workload(VLLM)).ready
+
+
+def owner(cluster: KubeCluster) -> Ownership:
+    return cluster.ownership(VLLM, cluster.workload(VLLM))
+
+
+def test_pods_follow_without_reads(world: World, live: KubeCluster) -> None:
+    """Pods that come, become ready and go are seen, and nobody lists them."""
+    world.add_pod("a")
+    world.add_pod("b", ready=False)
+    until(lambda: ready(live) == 1)
+    world.send("PATCH", f"{PODS}/b/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    until(lambda: ready(live) == 2)
+    world.send("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+    until(lambda: ready(live) == 1)
+    assert world.reads(PODS) == 0
+
+
+def test_hpa_that_appears_and_goes(world: World, live: KubeCluster) -> None:
+    """An HPA is noticed as soon as it is there, and as soon as it is not."""
+    assert owner(live) == Ownership()
+    world.post(HPAS, HPA)
+    until(lambda: owner(live).owner == "HorizontalPodAutoscaler rec/vllm", 2)
+    world.send("DELETE", f"{HPAS}/vllm", None)
+    until(lambda: owner(live) == Ownership(), 2)
+    assert world.reads(HPAS) == 0
+
+
+def test_capacity_from_the_mirror(world: World, live: KubeCluster) -> None:
+    """Free GPUs are counted from what is known already."""
+    body = node("n", 8)
+    world.post("/api/v1/nodes", body, "v1", "Node")
+    world.send("PATCH", "/api/v1/nodes/n/status", {"status": body["status"]})
+    world.add_pod("a", gpus=3)
+    until(lambda: ready(live) == 1 and live._mirrors is not None and live._mirrors.inventory()[0])
+    assert live.gpus() == {"nvidia.com/gpu": (5, 8)}
+    assert world.reads("/api/v1/nodes") == 1, "the mirror's own"
+
+
+def test_cut_connections_lose_nothing(world: World, live: KubeCluster) -> None:
+    """A watch that is cut goes on from where it was: no second list, no missed change."""
+    world.add_pod("a")
+    until(lambda: ready(live) == 1)
+    listed = world.reads("/api/v1/pods")
+    for name in ("b", "c", "d"):
+        world.server.cut()
+        world.add_pod(name)
+    until(lambda: ready(live) == 4)
+    assert world.reads("/api/v1/pods") == listed
+
+
+def test_version_too_old_lists_again(world: World, live: KubeCluster) -> None:
+    """When the server no longer has the changes since (410), everything is listed again and nothing is lost."""
+    world.add_pod("a")
+    until(lambda: ready(live) == 1)
+    listed = world.reads("/api/v1/pods")
+    world.server.faults.set([{"path": "^/api/v1/pods", "fault": "reset"}])
+    world.server.cut()
+    world.send("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+    for number in range(20):  # more changes than the server remembers
+        world.add_pod(f"p{number}")
+    world.server.faults.clear()
+    until(lambda: ready(live) == 20)
+    assert world.reads("/api/v1/pods") > listed
+
+
+def test_reads_while_it_is_not_current(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that hears nothing is not believed: pods are read, and are right."""
+    monkeypatch.setattr(mirror, "_CURRENT_SECONDS", 0.0)
+    cluster = world.cluster("admin")
+    cluster.keep_current()
+    world.add_pod("a")
+    assert ready(cluster) == 1
+    assert world.reads(PODS) == 1
+    cluster.close()
+
+
+def test_rights_within_a_namespace(world: World) -> None:
+    """With rights in one namespace only, that one is watched; nodes stay unknown."""
+    cluster = world.cluster("within")
+    cluster.keep_current()
+    assert ready(cluster) == 0
+    world.add_pod("a")
+    until(lambda: cluster._mirrors is not None and cluster._mirrors.pods("rec", "app=vllm"))
+    listed = world.reads(PODS)
+    world.add_pod("b")
+    until(lambda: ready(cluster) == 2)
+    assert world.reads(PODS) == listed
+    until(lambda: owner(cluster) == Ownership())
+    world.post(HPAS, HPA)
+    until(lambda: owner(cluster).owner == "HorizontalPodAutoscaler rec/vllm", 15)
+    assert cluster.gpus() is None
+    cluster.close()
+
+
+def test_close_leaves_no_thread(world: World) -> None:
+    """Closing ends the watches at once, though they wait for news."""
+    cluster = world.cluster("admin")
+    cluster.keep_current()
+    until(lambda: current(cluster))
+    time.sleep(0.2)  # so that the watches are open, not only the lists done
+    cluster.close()
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("mirror")], 3)
+
+
+SELECTORS = {
+    "equal": ("a=1", {"a": "1"}, {"a": "2"}),
+    "equal, twice the sign": ("a==1,b=2", {"a": "1", "b": "2"}, {"a": "1"}),
+    "unequal": ("a!=1", {}, {"a": "1"}),
+    "one of": ("a in (1, 2),b", {"a": "2", "b": ""}, {"a": "3", "b": ""}),
+    "none of": ("a notin (1,2)", {"a": "3"}, {"a": "1"}),
+    "there": ("app.kubernetes.io/name", {"app.kubernetes.io/name": "x"}, {}),
+    "not there": ("!a", {"b": "1"}, {"a": "1"}),
+    "empty value": ("a=", {"a": ""}, {"a": "1"}),
+    "words as keys": ("in=1,notin", {"in": "1", "notin": ""}, {"in": "2", "notin": ""}),
+}
+
+
+@pytest.mark.parametrize(("text", "holds", "fails"), SELECTORS.values(), ids=SELECTORS)
+def test_selectors(text: str, holds: dict, fails: dict) -> None:
+    """Selectors mean here what they mean to the server."""
+    terms = selectors.parse(text)
+    assert all(term.holds(holds) for term in terms)
+    assert not all(term.holds(fails) for term in terms)
+
+
+@pytest.mark.parametrize("text", ["", ",", "a=1,,b", "a in", "a in 1", "=1", "a=1 b=2", "!", "a>1"])
+def test_no_selectors(text: str) -> None:
+    """What is not understood is left to the server, and "" never selects everything."""
+    with pytest.raises(ValueError):
+        selectors.parse(text)
+
+
+def made(name: str, labels: dict[str, str], namespace: str = "rec") -> Pod:
+    return msgspec.convert(
+        pod(name, labels=labels)
+        | {"spec": {}}
+        | {"metadata": {"name": name, "namespace": namespace, "labels": labels}},
+        Pod,
+    )
+
+
+LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("12"))
+STEP = st.tuples(st.sampled_from(["put", "drop"]), st.sampled_from("pqr"), LABELS)
+QUERY = st.sampled_from(["a=1", "b=2", "a=1,b=1", "a in (1,2),b=2", "a!=1", "!a", "a"])
+
+
+@given(st.lists(st.one_of(STEP, QUERY), max_size=30))
+def test_index_agrees_with_looking_at_each(steps: list) -> None:
+    """However pods come, change labels and go, a selector selects what a scan of all would."""
+    view = PodView()
+    view.replace([made("p", {"a": "1"}), made("p", {"a": "1"}, "other")])
+    truth = {"p": made("p", {"a": "1"})}
+    for step in steps:
+        if isinstance(step, str):
+            terms = selectors.parse(step)
+            expected = {
+                name for name, it in truth.items() if all(t.holds(state_of(it).labels) for t in terms)
+            }
+            assert {found.name for found in view.select("rec", step)} == expected
+        elif step[0] == "put":
+            truth[step[1]] = made(step[1], step[2])
+            view.put(truth[step[1]])
+        else:
+            view.drop(made(step[1], {}))
+            truth.pop(step[1], None)
+
+
+def test_autoscalers_change_their_target() -> None:
+    """An autoscaler that is pointed elsewhere owns the new target and leaves the old one."""
+    from responder.kube.ownership import Autoscaler
+
+    def scaler(name: str, target: str) -> Autoscaler:
+        ref = {"scaleTargetRef": {"name": target}}
+        return msgspec.convert({"metadata": {"name": name, "namespace": "rec"}, "spec": ref}, Autoscaler)
+
+    view = AutoscalerView()
+    view.replace([scaler("h", "a"), scaler("g", "a")])
+    assert view.of("rec", ("apps", "Deployment", "a")) == "g"
+    view.put(scaler("g", "b"))
+    assert view.of("rec", ("apps", "Deployment", "a")) == "h"
+    assert view.of("rec", ("apps", "Deployment", "b")) == "g"
+    view.drop(scaler("h", "a"))
+    assert view.of("rec", ("apps", "Deployment", "a")) == ""
+    assert view.of("other", ("apps", "Deployment", "b")) == ""
