@@ -11,20 +11,20 @@ import yaml
 from responder.sim import (
     discovery,
     errors,
-    managed_fields,
     reads,
     requests,
     reviews,
     scale,
     table,
-    validation,
 )
 from responder.sim.auth import ADMIN, ANONYMOUS, DEFAULT_TOKENS, Authorizer, User
+from responder.sim.deletion import Remover
 from responder.sim.objects import Change, Entry, ObjectStore
 from responder.sim.requests import Info, Request
 from responder.sim.resources import Registry, Resource
 from responder.sim.scale import Origin, ScaleLog
-from responder.sim.writes import Target, Writer, Written
+from responder.sim.targets import Target, Written
+from responder.sim.writes import Writer
 
 Object = dict[str, Any]
 
@@ -55,6 +55,7 @@ class Api:
         self.tokens = dict(DEFAULT_TOKENS if tokens is None else tokens)
         self.authorizer = Authorizer(store)
         self.writer = Writer(store, self.registry)
+        self.remover = Remover(store)
         self._origin = threading.local()
         self.scales = ScaleLog(self.registry, lambda: getattr(self._origin, "value", Origin()))
         self.stopping = threading.Event()
@@ -138,57 +139,65 @@ class Api:
             written = self.writer.create(target, request)
             if target.resource.key == DEFINITIONS and not request.dry_run:
                 self._establish(written.obj)
-            return self._written(target.resource, written, request)
+            return self._written(written, request)
         if request.method == "DELETE":
             return self._delete_all(target, request)
         raise errors.method_not_allowed()
 
     def _object(self, target: Target, request: Request) -> Response:
-        method, resource = request.method, target.resource
+        method = request.method
         if method in ("GET", "HEAD"):
             if request.flag("watch"):
                 return self._watch(target, request)
             return self._one(target, request)
         if method == "PUT":
-            return self._written(resource, self.writer.update(target, request), request)
+            return self._written(self.writer.update(target, request), request)
         if method == "PATCH":
-            return self._written(resource, self.writer.patch(target, request), request)
+            return self._written(self.writer.patch(target, request), request)
         if method == "DELETE":
-            written = self.writer.delete(target, requests.read_options(request))
-            return self._written(resource, written, request)
+            written = self.remover.delete(target, requests.read_options(request))
+            return self._written(written, request)
         raise errors.method_not_allowed()
 
     def _subresource(self, target: Target, request: Request) -> Response:
         resource, name, method = target.resource, target.subresource, request.method
+        handlers: dict[str, Callable[[], Response]] = {}
         if name == "scale" and resource.scale:
-            if method == "GET":
-                return Response(200, _encode(scale.read(resource, self._existing(target))))
-            if method in ("PUT", "PATCH"):
-                return self._written(resource, self.writer.write_scale(target, request), request)
+            handlers["GET"] = lambda: Response(200, _encode(scale.read(resource, self._existing(target))))
+            handlers["PUT"] = handlers["PATCH"] = lambda: self._written(
+                self.writer.write_scale(target, request), request
+            )
         elif name == "status" and resource.status:
-            if method == "GET":
-                return self._one(target, request)
-            if method == "PUT":
-                return self._written(resource, self.writer.update(target, request), request)
-            if method == "PATCH":
-                return self._written(resource, self.writer.patch(target, request), request)
-        elif resource.key == "pods" and name == "eviction":
-            if method == "POST":
-                return self._written(resource, self.writer.evict(target, request), request)
-        elif resource.key == "pods" and name == "binding":
-            if method == "POST":
-                return self._written(resource, self.writer.bind(target, request), request)
-        elif resource.key == "pods" and name == "log":
-            if method == "GET":
-                self._existing(target)
-                return Response(200, b"", "text/plain")
+            handlers["GET"] = lambda: self._one(target, request)
+            handlers["PUT"] = lambda: self._written(self.writer.update(target, request), request)
+            handlers["PATCH"] = lambda: self._written(self.writer.patch(target, request), request)
+        elif resource.key == "pods":
+            handlers = self._pod_subresource(target, request)
         elif resource.key == NAMESPACES and name == "finalize":
-            if method == "PUT":
-                self.finish_namespace(target.name)
-                return Response(200, request.body)
-        else:
+            handlers["PUT"] = lambda: self._finalize(target, request)
+        if not handlers:
             raise errors.no_such_resource()
-        raise errors.method_not_allowed()
+        if method not in handlers:
+            raise errors.method_not_allowed()
+        return handlers[method]()
+
+    def _pod_subresource(self, target: Target, request: Request) -> dict[str, Callable[[], Response]]:
+        if target.subresource == "eviction":
+            return {"POST": lambda: self._written(self.remover.evict(target, request), request)}
+        if target.subresource == "binding":
+            return {"POST": lambda: self._written(self.remover.bind(target, request), request)}
+        if target.subresource == "log":
+            return {"GET": lambda: self._log(target)}
+        return {}
+
+    def _log(self, target: Target) -> Response:
+        self._existing(target)
+        return Response(200, b"", "text/plain")
+
+    def _finalize(self, target: Target, request: Request) -> Response:
+        self._existing(target)
+        self.finish_namespace(target.name)
+        return Response(200, request.body)
 
     # Reading
 
@@ -240,7 +249,7 @@ class Api:
 
     # Writing
 
-    def _written(self, resource: Resource, written: Written, request: Request) -> Response:
+    def _written(self, written: Written, request: Request) -> Response:
         headers = (
             {"Warning": ", ".join(f'299 - "{_escaped(w)}"' for w in written.warnings)}
             if written.warnings
@@ -255,7 +264,7 @@ class Api:
         for entry in entries:
             namespace, name = entry.key
             if self.store.entry(target.resource.key, namespace, name) is not None:
-                self.writer.delete(Target(target.resource, namespace, name), options)
+                self.remover.delete(Target(target.resource, namespace, name), options)
                 items.append(entry.obj)
         kind = {"kind": target.resource.kind_of_list, "apiVersion": target.resource.api_version}
         return Response(200, _encode(kind | {"metadata": metadata, "items": items}))
@@ -336,7 +345,7 @@ class Api:
                 for entry in self.store.entries(resource.key, name):
                     if entry.obj["metadata"].get("finalizers"):
                         left += 1
-                    self.writer.delete(Target(resource, name, entry.key[1]), {"gracePeriodSeconds": 0})
+                    self.remover.delete(Target(resource, name, entry.key[1]), {"gracePeriodSeconds": 0})
             if not left:
                 self.store.delete(NAMESPACES, "", name)
         return not left

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from responder.sim.managed_fields import SKELETONS
+from responder.sim.shapes import SKELETONS
 
 Object = dict[str, Any]
 

@@ -6,124 +6,18 @@ structured-merge-diff: comparing two objects gives the added, modified and remov
 first two, everybody else loses them.
 """
 
-import copy
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from responder.sim.shapes import SKELETONS, Path, is_atomic, item_element, list_keys
+
 Object = dict[str, Any]
-Path = tuple[str, ...]
 Paths = set[Path]
 
-# What the empty object of a type holds already: a struct that is always written is never "added" by anyone.
-_META: Object = {"metadata": {}}
-_TEMPLATE: Object = {"metadata": {}, "spec": {"containers": None}}
-_JOB: Object = {"template": _TEMPLATE}
-SKELETONS: Mapping[str, Object] = {
-    "deployments.apps": {"spec": {"selector": None, "template": _TEMPLATE, "strategy": {}}, "status": {}},
-    "replicasets.apps": {"spec": {"selector": None, "template": _TEMPLATE}, "status": {"replicas": 0}},
-    "statefulsets.apps": {
-        "spec": {"selector": None, "template": _TEMPLATE, "serviceName": "", "updateStrategy": {}},
-        "status": {"replicas": 0, "availableReplicas": 0},
-    },
-    "daemonsets.apps": {
-        "spec": {"selector": None, "template": _TEMPLATE, "updateStrategy": {}},
-        "status": {
-            "currentNumberScheduled": 0,
-            "numberMisscheduled": 0,
-            "desiredNumberScheduled": 0,
-            "numberReady": 0,
-        },
-    },
-    "controllerrevisions.apps": {"revision": 0},
-    "jobs.batch": {"spec": _JOB, "status": {}},
-    "cronjobs.batch": {"spec": {"schedule": "", "jobTemplate": {"metadata": {}, "spec": _JOB}}, "status": {}},
-    "pods": {"spec": {"containers": None}, "status": {}},
-    "namespaces": {"spec": {}, "status": {}},
-    "services": {"spec": {}, "status": {"loadBalancer": {}}},
-    "persistentvolumeclaims": {"spec": {"resources": {}}, "status": {}},
-    "persistentvolumes": {"spec": {}, "status": {}},
-    "resourcequotas": {"spec": {}, "status": {}},
-    "configmaps": {},
-    "secrets": {},
-    "serviceaccounts": {},
-    "endpoints": {},
-    "events": {
-        "involvedObject": {},
-        "source": {},
-        "firstTimestamp": None,
-        "lastTimestamp": None,
-        "eventTime": None,
-        "reportingComponent": "",
-        "reportingInstance": "",
-        "regarding": {},
-        "deprecatedSource": {},
-        "deprecatedFirstTimestamp": None,
-        "deprecatedLastTimestamp": None,
-    },
-    "leases.coordination.k8s.io": {"spec": {}},
-    "horizontalpodautoscalers.autoscaling": {
-        "spec": {"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0},
-        "status": {"desiredReplicas": 0, "currentMetrics": None},
-    },
-    "poddisruptionbudgets.policy": {
-        "spec": {},
-        "status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
-    },
-    "customresourcedefinitions.apiextensions.k8s.io": {
-        "spec": {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": None},
-        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None},
-    },
-    "priorityclasses.scheduling.k8s.io": {"value": 0},
-    "roles.rbac.authorization.k8s.io": {"rules": None},
-    "clusterroles.rbac.authorization.k8s.io": {"rules": None},
-    "rolebindings.rbac.authorization.k8s.io": {"roleRef": {}},
-    "clusterrolebindings.rbac.authorization.k8s.io": {"roleRef": {}},
-    "selfsubjectaccessreviews.authorization.k8s.io": {"spec": {}, "status": {"allowed": False}},
-    "subjectaccessreviews.authorization.k8s.io": {"spec": {}, "status": {"allowed": False}},
-}
 # Recorded from a real server: objects of this resource carry no managedFields.
 UNTRACKED = frozenset({"nodes"})
 
-_LIST_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "containers": (("name",),),
-    "initContainers": (("name",),),
-    "env": (("name",),),
-    "ports": (("containerPort", "protocol"), ("port", "protocol")),
-    "volumes": (("name",),),
-    "volumeMounts": (("mountPath",),),
-    "volumeDevices": (("devicePath",),),
-    "imagePullSecrets": (("name",),),
-    "hostAliases": (("ip",),),
-    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
-    "conditions": (("type",),),
-    "addresses": (("type",),),
-    "podIPs": (("ip",),),
-    "ownerReferences": (("uid",),),
-}
-_SETS = frozenset({"finalizers"})
-_ATOMIC = frozenset(
-    {
-        "selector",
-        "nodeSelector",
-        "labelSelector",
-        "namespaceSelector",
-        "involvedObject",
-        "regarding",
-        "related",
-        "targetRef",
-        "roleRef",
-        "configMapKeyRef",
-        "secretKeyRef",
-        "fieldRef",
-        "resourceFieldRef",
-        "nodeSelectorTerms",
-        "claimRef",
-        "secretRef",
-    }
-)
-_META_LISTS = frozenset({"ownerReferences", "finalizers"})
 _UNTRACKED_META = frozenset(
     {
         "name",
@@ -227,7 +121,7 @@ def compare(
 ) -> tuple[Paths, Paths, Paths]:
     """Added, modified and removed paths that managers can own through this endpoint."""
     walk = _Comparison(resource in SKELETONS)
-    before = {**SKELETONS.get(resource, {}), **_META} if old is None else old
+    before = {**SKELETONS.get(resource, {}), "metadata": {}} if old is None else old
     walk.maps(_tracked(before, subresource), _tracked(new, subresource), ())
     return walk.added, walk.modified, walk.removed
 
@@ -242,86 +136,10 @@ def field_set(resource: str, obj: Object) -> Paths:
     return found
 
 
-def merged(resource: str, old: Object, applied: Object, identity: tuple[str, str, str]) -> Object:
-    """`old` with `applied` merged in, and without what this applier once set, sets no more and nobody else holds."""
-    typed = resource in SKELETONS
-    result: Object = _merge(
-        old, {k: v for k, v in applied.items() if k not in ("apiVersion", "kind")}, (), typed
-    )
-    before: Paths = set()
-    others: Paths = set()
-    for entry in old["metadata"].get("managedFields") or []:
-        paths = decode(entry.get("fieldsV1") or {})
-        if _identity(entry) == identity:
-            before = paths
-        else:
-            others |= paths
-    gone = before - field_set(resource, applied) - others
-    for path in sorted(gone, key=len, reverse=True):
-        if not any(other[: len(path)] == path for other in others):
-            _remove(result, path)
-    return result
-
-
-def _merge(old: Any, new: Any, path: Path, typed: bool) -> Any:
-    field = path[-1][2:] if path else ""
-    if isinstance(new, dict) and isinstance(old, dict) and not (path and _atomic(field, path, typed)):
-        result = dict(old)
-        for key, value in new.items():
-            if key not in old:
-                result[key] = copy.deepcopy(value)
-            else:
-                result[key] = _merge(old[key], value, (*path, f"f:{key}"), typed)
-        return result
-    if isinstance(new, list) and isinstance(old, list) and path:
-        keys = _keys(field, [*old, *new], path, typed)
-        if keys is not None:
-            return _merge_lists(old, new, keys, path, typed)
-    return copy.deepcopy(new)
-
-
-def _merge_lists(old: list[Any], new: list[Any], keys: tuple[str, ...], path: Path, typed: bool) -> list[Any]:
-    before = {_item(keys, item): item for item in old}
-    after = {_item(keys, item): item for item in new}
-    result = []
-    for element, item in before.items():
-        wanted = after.pop(element, None)
-        result.append(item if wanted is None else _merge(item, wanted, (*path, element), typed))
-    return [*result, *(copy.deepcopy(item) for item in after.values())]
-
-
-def _remove(obj: Any, path: Path) -> None:
-    for element in path[:-1]:
-        obj = _step(obj, element)
-        if obj is None:
-            return
-    last = path[-1]
-    if last.startswith("f:") and isinstance(obj, dict):
-        obj.pop(last[2:], None)
-    elif isinstance(obj, list):
-        found = _step(obj, last)
-        if found is not None:
-            obj.remove(found)
-
-
-def _step(obj: Any, element: str) -> Any:
-    if element.startswith("f:"):
-        return obj.get(element[2:]) if isinstance(obj, dict) else None
-    wanted = json.loads(element[2:])
-    for item in obj if isinstance(obj, list) else ():
-        if item == wanted or (
-            isinstance(item, dict)
-            and isinstance(wanted, dict)
-            and all(item.get(k, "TCP" if k == "protocol" else None) == v for k, v in wanted.items())
-        ):
-            return item
-    return None
-
-
 def owners(obj: Object, *, skip: tuple[str, str, str]) -> list[tuple[Object, Paths]]:
     """Entries with their paths, but for the one of (manager, operation, subresource) `skip`."""
     entries = obj["metadata"].get("managedFields") or []
-    return [(entry, decode(entry.get("fieldsV1") or {})) for entry in entries if _identity(entry) != skip]
+    return [(entry, decode(entry.get("fieldsV1") or {})) for entry in entries if identity(entry) != skip]
 
 
 def manager_of(obj: Object, path: str) -> str:
@@ -387,7 +205,7 @@ class _Entries:
     def take(self, fields: Paths, removed: Paths, *, unless: tuple[str, str, str] | None) -> None:
         kept = []
         for entry, paths in self._entries:
-            left = paths if unless is not None and _identity(entry) == unless else paths - fields
+            left = paths if unless is not None and identity(entry) == unless else paths - fields
             if removed:
                 left = {path for path in left if not _below(path, removed)}
             if left:
@@ -403,7 +221,7 @@ class _Entries:
 
     def owned(self, manager: str, operation: str, subresource: str) -> Paths:
         wanted = (manager, operation, subresource)
-        return next((paths for entry, paths in self._entries if _identity(entry) == wanted), set())
+        return next((paths for entry, paths in self._entries if identity(entry) == wanted), set())
 
     def give(
         self,
@@ -415,7 +233,7 @@ class _Entries:
         now: datetime | None,
     ) -> None:
         owned = fields | self.owned(manager, operation, subresource)
-        self._entries = [e for e in self._entries if _identity(e[0]) != (manager, operation, subresource)]
+        self._entries = [e for e in self._entries if identity(e[0]) != (manager, operation, subresource)]
         self._entries.append((_entry(manager, operation, api_version, subresource, now), owned))
 
     def replace(
@@ -427,9 +245,9 @@ class _Entries:
         fields: Paths,
         now: datetime | None,
     ) -> None:
-        identity = (manager, operation, subresource)
-        old = next((entry for entry, _ in self._entries if _identity(entry) == identity), None)
-        self._entries = [e for e in self._entries if _identity(e[0]) != identity]
+        wanted = (manager, operation, subresource)
+        old = next((entry for entry, _ in self._entries if identity(entry) == wanted), None)
+        self._entries = [e for e in self._entries if identity(e[0]) != wanted]
         if fields:
             entry = _entry(manager, operation, api_version, subresource, now)
             if now is None and old is not None and "time" in old:
@@ -468,20 +286,20 @@ class _Comparison:
                 self._whole(value, key, (*path, f"f:{key}"), self.removed)
 
     def _values(self, old: Any, new: Any, key: str, path: Path) -> None:
-        if isinstance(new, dict) and isinstance(old, dict | None) and not _atomic(key, path, self._typed):
+        if isinstance(new, dict) and isinstance(old, dict | None) and not is_atomic(key, path, self._typed):
             if new or old:
                 self.maps(old or {}, new, path)
                 return
         elif isinstance(new, list) and isinstance(old, list | None) and (new or old):
-            keys = _keys(key, [*(old or []), *new], path, self._typed)
+            keys = list_keys(key, [*(old or []), *new], path, self._typed)
             if keys is not None:
                 self._lists(old or [], new, keys, path)
                 return
         self.modified.add(path)
 
     def _lists(self, old: list[Any], new: list[Any], keys: tuple[str, ...], path: Path) -> None:
-        before = {_item(keys, item): item for item in old}
-        after = {_item(keys, item): item for item in new}
+        before = {item_element(keys, item): item for item in old}
+        after = {item_element(keys, item): item for item in new}
         for element, item in after.items():
             at = (*path, element)
             if element not in before:
@@ -499,26 +317,26 @@ class _Comparison:
         into.add(path)
         if (
             isinstance(value, dict)
-            and not _atomic(key, path, self._typed)
+            and not is_atomic(key, path, self._typed)
             and not path[-1].startswith('k:{"uid"')
         ):
             for field, below in value.items():
                 self._whole(below, field, (*path, f"f:{field}"), into)
         elif isinstance(value, list) and value:
-            keys = _keys(key, value, path, self._typed)
+            keys = list_keys(key, value, path, self._typed)
             for item in value if keys is not None else ():
-                self._whole(item, "", (*path, _item(keys or (), item)), into)
+                self._whole(item, "", (*path, item_element(keys or (), item)), into)
 
 
 def _collect(value: Object, path: Path, found: Paths, *, typed: bool) -> None:
     for key, below in value.items():
         at = (*path, f"f:{key}")
-        keys = _keys(key, below, at, typed) if isinstance(below, list) and below else None
-        if isinstance(below, dict) and below and not _atomic(key, at, typed):
+        keys = list_keys(key, below, at, typed) if isinstance(below, list) and below else None
+        if isinstance(below, dict) and below and not is_atomic(key, at, typed):
             _collect(below, at, found, typed=typed)
         elif keys is not None:
             for item in below:
-                inner = (*at, _item(keys, item))
+                inner = (*at, item_element(keys, item))
                 found.add(inner)
                 if isinstance(item, dict) and keys != ("uid",):
                     _collect(item, inner, found, typed=typed)
@@ -535,38 +353,12 @@ def _tracked(obj: Object, subresource: str) -> Object:
     return tracked
 
 
-def _keys(field: str, items: list[Any], path: Path, typed: bool) -> tuple[str, ...] | None:
-    """The keys of a list's items, () for a set, None for a list that is one value."""
-    if not typed and not (field in _META_LISTS and path[0] == "f:metadata"):
-        return None
-    if field in _SETS:
-        return ()
-    for keys in _LIST_KEYS.get(field, ()):
-        if all(isinstance(item, dict) and keys[0] in item for item in items):
-            return keys
-    return None
-
-
-def _item(keys: tuple[str, ...], item: Any) -> str:
-    if not keys:
-        return f"v:{json.dumps(item)}"
-    found = {key: item.get(key, "TCP" if key == "protocol" else None) for key in keys}
-    return f"k:{json.dumps(found, separators=(',', ':'), sort_keys=True)}"
-
-
-def _atomic(field: str, path: Path, typed: bool) -> bool:
-    # Labels and annotations, data and limits may be named like anything.
-    parent = path[-2] if len(path) > 1 else ""
-    return (
-        typed and field in _ATOMIC and parent not in ("f:labels", "f:annotations", "f:data", "f:stringData")
-    )
-
-
 def _below(path: Path, roots: Paths) -> bool:
     return any(path[:length] in roots for length in range(1, len(path) + 1))
 
 
-def _identity(entry: Object) -> tuple[str, str, str]:
+def identity(entry: Object) -> tuple[str, str, str]:
+    """What tells an entry from others: manager, operation, subresource."""
     return entry["manager"], entry["operation"], entry.get("subresource") or ""
 
 

@@ -21,6 +21,9 @@ PATCH_TYPES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
+_TYPE_META = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 MAX_BODY = 3 * 1024 * 1024
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "HEAD": "get"}
 
@@ -213,7 +216,7 @@ def read_plain(request: Request, kind: str) -> Object:
         raise _unrecognized(kind, request.body, go_json_error(request.body)) from problem
     if not isinstance(found, dict):
         name = {list: "array", str: "string", bool: "bool"}.get(type(found), "number")
-        struct = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        struct = _TYPE_META
         raise _unrecognized(
             kind, request.body, f"json: cannot unmarshal {name} into Go value of type {struct}"
         )

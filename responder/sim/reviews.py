@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from responder.sim import managed_fields
+from responder.sim import managed_fields, shapes
 from responder.sim.auth import Attributes, Authorizer, Rule, User
 
 Object = dict[str, Any]
@@ -15,7 +15,7 @@ def review(obj: Object, user: User, authorizer: Authorizer, manager: str, now: d
     obj.pop("status", None)
     spec = obj.setdefault("spec", {})
     key = f"{kind.lower()}s.authorization.k8s.io"
-    if key in managed_fields.SKELETONS:
+    if key in shapes.SKELETONS:
         managed_fields.record_update(key, None, obj, manager, "", now)
     if kind == "SelfSubjectAccessReview":
         obj["status"] = {"allowed": authorizer.allows(user, _asked(spec))}

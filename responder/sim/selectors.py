@@ -27,11 +27,8 @@ def parse_labels(text: str) -> Callable[[Labels], bool]:
 def from_label_selector(selector: Mapping[str, Any] | None) -> Callable[[Labels], bool]:
     """A predicate from a LabelSelector object; an empty selector matches all, None nothing."""
     if selector is None:
-        return lambda labels: False
-    requirements = [
-        _equals(key, value)
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
+        return lambda _: False
+    requirements = [_equals(key, value) for key, value in (selector.get("matchLabels") or {}).items()]
     for term in selector.get("matchExpressions") or ():
         key, values = term["key"], frozenset(term.get("values") or ())
         requirements.append(_operator(key, term["operator"], values))
@@ -42,10 +39,7 @@ def format_label_selector(selector: Mapping[str, Any] | None) -> str:
     """The text form of a LabelSelector, as the scale subresource reports it."""
     if not selector:
         return ""
-    parts = [
-        (key, f"{key}={value}")
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for term in selector.get("matchExpressions") or ():
         key, values = term["key"], ",".join(sorted(term.get("values") or ()))
         text = {
@@ -68,9 +62,7 @@ def parse_fields(text: str) -> list[tuple[str, str, bool]]:
                 terms.append((path.strip(), value.strip(), equal))
                 break
         else:
-            raise SelectorError(
-                f"invalid selector: '{part}'; can't understand '{part}'"
-            )
+            raise SelectorError(f"invalid selector: '{part}'; can't understand '{part}'")
     return terms
 
 
@@ -110,9 +102,7 @@ def _key(text: str) -> str:
 
 def _value(text: str) -> str:
     if not _VALUE.match(text):
-        raise SelectorError(
-            f"unable to parse requirement: invalid label value {text!r}"
-        )
+        raise SelectorError(f"unable to parse requirement: invalid label value {text!r}")
     return text
 
 

@@ -33,7 +33,7 @@ _NAMESPACE_DELAY = 0.5
 _AS = "/sim/as/"
 
 
-class _Cut(Exception):  # noqa: N818 - not an error: the connection is to be cut
+class _Cut(Exception):
     """Close the connection with a reset, and answer nothing."""
 
 
@@ -271,7 +271,7 @@ class _HttpServer(ThreadingHTTPServer):
             with self._guard:
                 self._open.pop(request, None)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, *_: Any) -> None:
         """A client that went away is no news; anything else is a defect of the simulator."""
         _log.debug("a connection failed", exc_info=True)
 

@@ -47,7 +47,7 @@ def age(stamp: str | None, now: datetime) -> str:
     """How long ago, as kubectl abbreviates it."""
     if not stamp:
         return "<unknown>"
-    then = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
+    then = datetime.fromisoformat(stamp)
     return duration((now.astimezone(UTC) - then).total_seconds())
 
 
@@ -347,7 +347,7 @@ def _metric(metric: Object) -> str:
     return f"{prefix}<unknown>/{target.get('value', '')}"
 
 
-def _definition(obj: Object, now: datetime) -> list[Any]:
+def _definition(obj: Object, _: datetime) -> list[Any]:
     return [_name(obj), obj["metadata"].get("creationTimestamp")]
 
 

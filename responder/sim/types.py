@@ -97,9 +97,7 @@ def _value(value: Any, kind: str, path: str, owner: str, unknown: list[str]) -> 
     if kind.startswith("{}"):
         if not isinstance(value, dict):
             raise _mismatch(value, path, owner, kind)
-        return {
-            k: _value(v, kind[2:], f"{path}.{k}", owner, unknown) for k, v in value.items() if v is not None
-        }
+        return {k: _value(v, kind[2:], path, owner, unknown) for k, v in value.items() if v is not None}
     if kind in _table() and kind not in WRAPPERS:
         if not isinstance(value, dict):
             raise _mismatch(value, path, owner, kind)

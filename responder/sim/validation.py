@@ -120,23 +120,33 @@ def _schema(value: Any, schema: Object, path: str) -> Iterator[Cause]:
         return
     if schema.get("enum") and value not in schema["enum"]:
         yield errors.unsupported(path, value, schema["enum"])
-    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
-        told = f"{path} in body should be greater than or equal to {schema['minimum']}"
-        yield errors.invalid_value(path, value, told)
-    if "maximum" in schema and isinstance(value, int | float) and value > schema["maximum"]:
-        told = f"{path} in body should be less than or equal to {schema['maximum']}"
-        yield errors.invalid_value(path, value, told)
-    if isinstance(value, dict):
-        for key in schema.get("required") or ():
-            if key not in value:
-                yield errors.required(f"{path}.{key}" if path else key)
-        for key, below in value.items():
-            inner = (schema.get("properties") or {}).get(key)
-            if isinstance(inner, dict):
-                yield from _schema(below, inner, f"{path}.{key}" if path else key)
+    if isinstance(value, int | float):
+        yield from _bounds(value, schema, path)
+    elif isinstance(value, dict):
+        yield from _properties(value, schema, path)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for at, item in enumerate(value):
             yield from _schema(item, schema["items"], f"{path}[{at}]")
+
+
+def _bounds(value: float, schema: Object, path: str) -> Iterator[Cause]:
+    if "minimum" in schema and value < schema["minimum"]:
+        told = f"{path} in body should be greater than or equal to {schema['minimum']}"
+        yield errors.invalid_value(path, value, told)
+    if "maximum" in schema and value > schema["maximum"]:
+        told = f"{path} in body should be less than or equal to {schema['maximum']}"
+        yield errors.invalid_value(path, value, told)
+
+
+def _properties(value: Object, schema: Object, path: str) -> Iterator[Cause]:
+    within = f"{path}." if path else ""
+    for key in schema.get("required") or ():
+        if key not in value:
+            yield errors.required(f"{within}{key}")
+    for key, below in value.items():
+        inner = (schema.get("properties") or {}).get(key)
+        if isinstance(inner, dict):
+            yield from _schema(below, inner, f"{within}{key}")
 
 
 def _is_type(value: Any, wanted: str) -> bool:

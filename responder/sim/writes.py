@@ -1,20 +1,26 @@
 """Create, update, patch, apply and delete, as the real server does them to objects of any kind."""
 
-import contextlib
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, timedelta
 from typing import Any
 
 import msgspec
 
-from responder.sim import defaults, errors, managed_fields, requests, scale, types, validation, versions
+from responder.sim import (
+    applying,
+    defaults,
+    errors,
+    managed_fields,
+    requests,
+    scale,
+    types,
+    validation,
+    versions,
+)
 from responder.sim.objects import AlreadyExists, Entry, ObjectStore
 from responder.sim.patches import PatchError, json_patch, merge_patch, strategic_merge
 from responder.sim.requests import Request
 from responder.sim.resources import Registry, Resource
-from responder.sim.selectors import from_label_selector
+from responder.sim.targets import Target, Written
 
 Object = dict[str, Any]
 
@@ -26,36 +32,8 @@ _UNCONDITIONAL_FORBIDDEN = frozenset(
         "customresourcedefinitions.apiextensions.k8s.io",
     }
 )
-_ANSWERS_WITH_THE_OBJECT = frozenset({"pods", "services", "serviceaccounts", "persistentvolumeclaims"})
 _NAMESPACES = "namespaces"
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """An object, existing or not, and the part of it that is meant."""
-
-    resource: Resource
-    namespace: str
-    name: str
-    subresource: str = ""
-
-    @property
-    def not_found(self) -> errors.ApiError:
-        return errors.not_found(self.resource.group, self.resource.plural, self.name)
-
-    def conflict(self, why: str = "") -> errors.ApiError:
-        """The 409 of an update of this object."""
-        return errors.conflict(self.resource.group, self.resource.plural, self.name, why)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a write answers: the object as its version shows it."""
-
-    obj: Object
-    code: int = 200
-    warnings: tuple[str, ...] = ()
 
 
 class Writer:
@@ -211,7 +189,7 @@ class Writer:
             raise target.conflict()
         old = self._view(resource, entry)
         identity = (manager, "Apply", target.subresource)
-        merged = managed_fields.merged(resource.key, old, applied, identity)
+        merged = applying.merged(resource.key, old, applied, identity)
         wanted = managed_fields.field_set(resource.key, applied)
         added, modified, _ = managed_fields.compare(resource.key, old, merged, target.subresource)
         changing = (added | modified) & wanted
@@ -289,144 +267,6 @@ class Writer:
         if not request.dry_run:
             entry = scale.write(self._store, resource, entry, replicas, request.manager)
         return Written(scale.render(resource, entry.obj, replicas), warnings=tuple(warnings))
-
-    # Delete
-
-    def delete(self, target: Target, options: Object) -> Written:
-        """DELETE of one object, gracefully where that applies."""
-        with self._store.lock:
-            entry = self._existing(target)
-            wanted = options.get("preconditions") or {}
-            meta = entry.obj["metadata"]
-            for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-                have = meta[field]
-                if wanted.get(field) and wanted[field] != have:
-                    raise target.conflict(
-                        f"the {label} in the precondition ({wanted[field]}) does not match the {label} in record"
-                        f" ({have}). The object might have been deleted and then recreated"
-                    )
-            return self._delete(target, entry, options)
-
-    def _delete(self, target: Target, entry: Entry, options: Object) -> Written:
-        resource, meta = target.resource, entry.obj["metadata"]
-        dry_run = bool(options.get("dryRun"))
-        change = self._dying(resource, entry, options)
-        if change is not None:
-            if not dry_run:
-                changed = self._store.mutate(resource.key, target.namespace, target.name, change)
-                assert changed is not None
-                return Written(versions.to_view(resource, changed))
-            return Written(self._view(resource, entry))
-        if not dry_run:
-            self._store.delete(resource.key, target.namespace, target.name)
-        if resource.key in _ANSWERS_WITH_THE_OBJECT:
-            return Written(self._view(resource, entry))
-        return Written(errors.success(resource.group, resource.plural, target.name, meta["uid"]))
-
-    def _dying(self, resource: Resource, entry: Entry, options: Object) -> Callable[[Object], None] | None:
-        """How the object changes when it is not removed at once; None when it is."""
-        obj, now = entry.obj, self._store.clock()
-        meta = obj["metadata"]
-        finalizers = list(meta.get("finalizers") or ())
-        policy = options.get("propagationPolicy")
-        if (
-            policy == "Foreground"
-            and "foregroundDeletion" not in finalizers
-            and self._has_dependents(meta["uid"])
-        ):
-            finalizers.append("foregroundDeletion")
-        if resource.key == _NAMESPACES:
-            return lambda new: _terminate(new, 0, now, phase="Terminating")
-        grace = 0
-        if resource.key == "pods":
-            grace = _grace(obj, options)
-            dying = meta.get("deletionGracePeriodSeconds")
-            if dying is not None and "deletionTimestamp" in meta and grace:
-                grace = min(grace, dying)
-        if not finalizers and not grace:
-            return None
-        return lambda new: _terminate(new, grace, now, finalizers=finalizers)
-
-    def _has_dependents(self, uid: str) -> bool:
-        return any(
-            owner.get("uid") == uid
-            for key in self._store.resources()
-            for entry in self._store.entries(key)
-            for owner in entry.obj["metadata"].get("ownerReferences") or ()
-        )
-
-    def evict(self, target: Target, request: Request) -> Written:
-        """POST on a pod's eviction: delete it if no disruption budget forbids."""
-        body, _ = _eviction(request, target)
-        with self._store.lock:
-            pod = self._existing(target)
-            options = dict(body.get("deleteOptions") or {})
-            if request.dry_run:
-                options["dryRun"] = ["All"]
-            self._check_budget(target, pod, dry_run=bool(options.get("dryRun")))
-            self.delete(target, options)
-        return Written(
-            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
-        )
-
-    def _check_budget(self, target: Target, pod: Entry, *, dry_run: bool) -> None:
-        if (pod.obj.get("status") or {}).get("phase") in ("Pending", "Succeeded", "Failed"):
-            return
-        if "deletionTimestamp" in pod.obj["metadata"]:
-            return
-        labels = pod.obj["metadata"].get("labels") or {}
-        key = "poddisruptionbudgets.policy"
-        budgets = [
-            entry
-            for entry in self._store.entries(key, target.namespace)
-            if from_label_selector(entry.obj["spec"].get("selector"))(labels)
-        ]
-        if not budgets:
-            return
-        if len(budgets) > 1:
-            raise errors.internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            )
-        budget = budgets[0].obj
-        name, status = budget["metadata"]["name"], budget.get("status") or {}
-        if (status.get("observedGeneration") or 0) < budget["metadata"]["generation"]:
-            told = f"The disruption budget {name} is still being processed by the server."
-            raise _too_many_disruptions(told, retry_after=10)
-        healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
-        if not _is_ready(pod.obj) and healthy >= wanted > 0:
-            return
-        if (status.get("disruptionsAllowed") or 0) <= 0:
-            told = f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
-            raise _too_many_disruptions(told)
-        if dry_run:
-            return
-        stamp = self._store.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-        def charge(new: Object) -> None:
-            new["status"]["disruptionsAllowed"] -= 1
-            new["status"].setdefault("disruptedPods", {})[target.name] = stamp
-
-        self._store.mutate(
-            key, target.namespace, name, charge, manager="kube-apiserver", subresource="status"
-        )
-
-    def bind(self, target: Target, request: Request) -> Written:
-        """POST on a pod's binding: what a scheduler does."""
-        binding = requests.read_plain(request, "Binding")
-        node = (binding.get("target") or {}).get("name")
-        pod = self._existing(target)
-        if pod.obj["spec"].get("nodeName"):
-            raise target.conflict(
-                f'pod {target.name} is already assigned to node "{pod.obj["spec"]["nodeName"]}"'
-            )
-
-        def assign(new: Object) -> None:
-            new["spec"]["nodeName"] = node
-
-        self._store.mutate("pods", target.namespace, target.name, assign, manager=request.manager)
-        return Written(
-            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
-        )
 
     # Inside
 
@@ -602,57 +442,4 @@ def _told(owner: Object) -> str:
         told += f' with subresource "{owner["subresource"]}"'
     if owner["operation"] == "Update":
         told += f" using {owner['apiVersion']}"
-        told += f" at {owner['time']}" if "time" in owner else ""
     return told
-
-
-def _terminate(
-    obj: Object, grace: int, now: Any, *, finalizers: list[str] | None = None, phase: str = ""
-) -> None:
-    meta = obj["metadata"]
-    if phase:
-        obj["status"] = {**(obj.get("status") or {}), "phase": phase}
-    if finalizers:
-        meta["finalizers"] = finalizers
-    at = (now + timedelta(seconds=grace)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if "deletionTimestamp" not in meta or meta.get("deletionGracePeriodSeconds", 0) > grace:
-        meta["deletionTimestamp"] = at
-        if not phase:
-            meta["deletionGracePeriodSeconds"] = grace
-
-
-def _grace(pod: Object, options: Object) -> int:
-    if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return 0
-    asked = options.get("gracePeriodSeconds")
-    if asked is None:
-        asked = pod["spec"].get("terminationGracePeriodSeconds", 30)
-    with contextlib.suppress(TypeError, ValueError):
-        return max(0, int(asked))
-    return 30
-
-
-def _eviction(request: Request, target: Target) -> tuple[Object, list[str]]:
-    body = requests.read_plain(request, "Eviction") if request.body.strip() else {}
-    meta = body.get("metadata") or {}
-    if meta.get("name") and meta["name"] != target.name:
-        raise errors.bad_request("name in URL does not match name in Eviction object")
-    return body, []
-
-
-def _too_many_disruptions(told: str, retry_after: int | None = None) -> errors.ApiError:
-    found: Object = {"causes": [{"reason": "DisruptionBudget", "message": told}]}
-    if retry_after:
-        found["retryAfterSeconds"] = retry_after
-    return errors.ApiError(
-        429,
-        "TooManyRequests",
-        "Cannot evict pod as it would violate the pod's disruption budget.",
-        found,
-        headers={"Retry-After": str(retry_after)} if retry_after else None,
-    )
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
