@@ -121,7 +121,7 @@ def _suppressed(span: Span, read_at: datetime) -> Span:
 def _absent(span: Span, readings: Sequence[AlertmanagerReading], now: datetime) -> Span:
     if not span.firing or not readings or not all(_knows(reading, span) for reading in readings):
         return span
-    read_at = min(min(reading.read_at for reading in readings), now)
+    read_at = min(*(reading.read_at for reading in readings), now)
     if span.denied_at is None or span.denied_at > read_at:
         return replace(span, denied_at=read_at)
     if read_at - span.denied_at < BETWEEN_READS:

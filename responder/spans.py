@@ -54,7 +54,8 @@ def _fires(span: Span | None, notification: Notification, timing: Timing) -> Spa
         return _repeated(span, notification)
     resolved_at = span.resolved_received_at or span.last_seen_at
     if span.ends_at is None or notification.starts_at > span.ends_at:
-        return _opened(notification)
+        # What was received before the resolve was folded before it, and is folded again after a crash.
+        return span if notification.received_at < resolved_at else _opened(notification)
     if notification.received_at - resolved_at <= timing.stale_after:
         return span
     return replace(
