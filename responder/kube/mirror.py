@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -36,7 +36,8 @@ _LONGEST_PAUSE = 30.0
 class Sink(Protocol[S]):
     """Where a mirror puts what it sees. Called from the mirror's thread alone."""
 
-    def replace(self, items: Iterable[S]) -> None: ...
+    def replace(self, items: Iterable[S]) -> None:
+        """Keep these and no others. The items may raise before they end: then keep what there was."""
 
     def put(self, item: S) -> None: ...
 
@@ -125,15 +126,18 @@ class Mirror(Generic[T]):
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _list(self, path: str) -> None:
-        items: list[T] = []
         version = ""
-        for page in self._connection.pages(path, self._shape, f"list {self._words}"):
-            items += page.items or ()
-            version = page.metadata.resource_version
-        self._sink.replace(items)
+
+        def items() -> Iterator[T]:
+            nonlocal version
+            for page in self._connection.pages(path, self._shape, f"list {self._words}"):
+                version = page.metadata.resource_version
+                yield from page.items or ()
+
+        self._sink.replace(items())
+        self._version = version
         self.refused = False
         self._seen = time.monotonic()
-        self._version = version
 
     def _watch(self, path: str) -> None:
         """Follow changes until the server ends the watch; an error leaves the version to go on from."""

@@ -93,10 +93,11 @@ class AutoscalerView:
         self._names: dict[tuple[str, Target], set[str]] = {}
 
     def replace(self, items: Iterable[Autoscaler]) -> None:
+        found = list(items)
         with self._lock:
             self._targets.clear()
             self._names.clear()
-            for item in items:
+            for item in found:
                 self._add(item)
 
     def put(self, item: Autoscaler) -> None:
