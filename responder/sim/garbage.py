@@ -13,13 +13,11 @@ def finishing(obj: Object) -> bool:
 
 
 def collect(store: ObjectStore, view: View, ref: Ref, obj: Object) -> None:
-    """Deletes the dependents of an object that waits for them, or lets it go when none is left."""
+    """Deletes the dependents of an object that waits for them, then lets it go."""
     uid = obj["metadata"]["uid"]
-    left = [(resource, entry) for resource in (REPLICASETS, PODS) for entry in view.owned(uid, resource)]
-    for resource, entry in left:
-        store.delete(resource, *entry.key)
-    if left:
-        return
+    for resource in (REPLICASETS, PODS):
+        for entry in view.owned(uid, resource):
+            store.delete(resource, *entry.key)
     if obj["metadata"]["finalizers"] == [FINALIZER]:
         store.delete(*ref)
         return

@@ -137,6 +137,7 @@ def test_scaling_down_takes_the_unscheduled_then_the_unready_then_the_cheap_then
 
     world.store.mutate("pods", "ml", cheap, mark)
     world.scale(7)
+    world.run(10)
     pending = {p["metadata"]["name"] for p in world.pods() if not p["spec"].get("nodeName")}
     unready = world.names() - set(old) - pending
     assert (len(pending), len(unready)) == (2, 2)
@@ -173,7 +174,41 @@ def test_a_pod_without_a_gpu_says_why_in_the_schedulers_words_and_starts_when_on
     assert world.get()["status"]["readyReplicas"] == 5
 
 
-def test_nodes_are_never_overcommitted_and_pods_are_spread() -> None:
+def test_pods_go_where_most_room_is() -> None:
+    """Replicas are spread over nodes."""
+    world = World(nodes=3, gpus=3)
+    world.create(replicas=3)
+    assert len({pod["spec"]["nodeName"] for pod in world.pods()}) == 3
+
+
+def test_of_equal_pods_one_of_a_crowded_node_goes_first() -> None:
+    """Scaling down spreads, even if the newest pod stands alone."""
+    world = World(nodes=2, gpus=4)
+
+    def cordon(obj: dict[str, Any], value: bool = True) -> None:
+        obj["spec"]["unschedulable"] = value
+
+    world.store.mutate("nodes", "", "gpu-node-2", cordon)
+    world.create(replicas=2)
+    world.store.mutate("nodes", "", "gpu-node-2", lambda obj: cordon(obj, False))
+    world.scale(3)
+    world.run(60)
+    assert [p["spec"]["nodeName"] for p in world.pods()].count("gpu-node-1") == 2
+    world.scale(2)
+    assert {p["spec"]["nodeName"] for p in world.pods()} == {"gpu-node-1", "gpu-node-2"}
+
+
+def test_a_pod_made_unready_stays_so(world: World) -> None:
+    """Kubelet makes a pod Ready once; what a test says after that holds."""
+    world.create(replicas=1)
+    world.run(60)
+    (name,) = world.names()
+    world.loop.set_ready("ml", name, False)
+    world.run(1000)
+    assert "readyReplicas" not in world.get()["status"]
+
+
+def test_nodes_are_never_overcommitted() -> None:
     """Two-GPU pods on three-GPU nodes: one each, the rest wait."""
     world = World(nodes=3, gpus=3)
     world.create(replicas=5, gpus=2)
@@ -334,6 +369,7 @@ def test_a_new_template_rolls_over_without_losing_availability(world: World) -> 
     for _ in range(60):
         world.run(10)
         assert world.get()["status"]["readyReplicas"] >= 3
+        assert len(world.names()) <= 5
     assert len(world.names()) == 4
     assert not world.names() & before
     old, new = sorted(
@@ -376,8 +412,11 @@ def test_a_statefulset_starts_in_order_and_ends_from_the_highest(world: World) -
     status = world.get("statefulsets.apps", "db")["status"]
     assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (3, 3, 3)
     assert status["currentRevision"] == status["updateRevision"]
+    gone = []
+    world.store.on_change(lambda c: gone.append(c.entry.key[1]) if c.type == "DELETED" else None)
     world.scale(1, "statefulsets.apps", "db")
     assert world.names() == {"db-0"}
+    assert gone == ["db-2", "db-1"]
 
 
 def test_a_thousand_deployments_settle_quickly_and_stay_cheap() -> None:
