@@ -12,8 +12,11 @@ from pathlib import Path
 DEFAULT_PEAK_REPLICAS = 6.0
 """Replicas that a curve's peak needs, unless a workload says otherwise."""
 
-IDLE_TAIL_SECONDS = 45 * 60.0
+QUIET_SECONDS = 45 * 60.0
 """Rules that ask for half an hour of silence before scaling down need at least this much of it."""
+
+IDLE_TAIL_SECONDS = 120 * 60.0
+"""Appended where that much is missing. Longer, because Alertmanager's own delays do not shrink with time."""
 
 QUIET_FRACTION = 0.1
 """A trace has fallen quiet when its end stays below this fraction of its peak."""
@@ -23,7 +26,7 @@ GAP_BIN_SECONDS = 60.0
 MAX_GAP_BINS = 18
 PEAK_WINDOW_SECONDS = 60.0
 
-# Minutes and fractions of the peak. A day squeezed into three hours: night, a morning that ramps, the burst
+# Minutes and fractions of the peak. A day squeezed into four hours: night, a morning that ramps, the burst
 # that needs every replica, a plateau with two bursts of its own, and a night long enough to scale down in.
 _DAY = (
     (0, 0.08),
@@ -43,7 +46,7 @@ _DAY = (
     (84, 0.56),
     (94, 0.08),
     (110, 0.03),
-    (180, 0.03),
+    (240, 0.03),
 )
 
 
@@ -91,7 +94,7 @@ class Curve:
 
 
 def day_curve() -> Curve:
-    """The built-in demand: a day in three simulated hours, its peak at 1 request per second."""
+    """The built-in demand: a day in four simulated hours, its peak at 1 request per second."""
     return Curve(
         times=tuple(minutes * 60.0 for minutes, _ in _DAY),
         rates=tuple(fraction for _, fraction in _DAY),
@@ -208,9 +211,9 @@ def fill_gaps(times: Sequence[float], rates: Sequence[float]) -> list[float]:
 
 
 def _quiet_at_end(times: Sequence[float], rates: Sequence[float], end: float, peak: float) -> bool:
-    if end < IDLE_TAIL_SECONDS:
+    if end < QUIET_SECONDS:
         return False
-    late = [r for t, r in zip(times, rates, strict=True) if t >= end - IDLE_TAIL_SECONDS]
+    late = [r for t, r in zip(times, rates, strict=True) if t >= end - QUIET_SECONDS]
     return bool(late) and max(late) <= peak * QUIET_FRACTION
 
 
