@@ -1,12 +1,15 @@
 """`gpu-responder serve`: the service's processes under gunicorn, and what each is made of."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +35,7 @@ SYSTEM_FOLDER = Path("/var/lib/gpu-responder")
 DATABASE = "gpu-responder.db"
 GRACE_SECONDS = 25
 """For finishing what was begun; Kubernetes grants 30 s by default."""
+ADDRESS_SECONDS = 5
 STALL_SECONDS = 20
 """A process that gives no sign of life for so long is killed and replaced."""
 
@@ -230,9 +234,30 @@ def check(options: Options) -> None:
     open_store(options, settings.cluster).close()
 
 
+def wait_for_address(bind: str) -> None:
+    """Wait while the address is taken, as by processes of a service that was just killed. Raises ConfigError."""
+    host, _, port = bind.rpartition(":")
+    host = host.strip("[]")
+    deadline = time.monotonic() + ADDRESS_SECONDS
+    while True:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(port)))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    why = (
+                        "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+                    )
+                    raise ConfigError(f"--bind: {bind} cannot be had: {why}; name another address") from None
+        time.sleep(0.1)
+
+
 def run(options: Options, build_actor: BuildActor | None = None) -> None:
     """Serve until told to stop; does not return. Raises ConfigError, StoreUnavailable before it begins."""
     check(options)
+    wait_for_address(options.bind)
     logs.set_up(options.log_format)
     with shared_folder() as folder:
         Service(options, folder, build_actor).run()
@@ -377,6 +402,7 @@ def serve(**given: Any) -> None:
     options = Options(**given)
     try:
         check(options)
+        wait_for_address(options.bind)
     except ResponderError as error:
         click.echo(f"gpu-responder: {error}", err=True)
         sys.exit(1)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 ACTOR = "actor"
 LINGER_SECONDS = 0.02
 """How long a thread stays with a connection after an answer: most clients ask again at once."""
-SOCKET_SECONDS = 10
+SOCKET_SECONDS = 5
 """A client that neither sends nor reads for so long loses its connection, and gives a thread back."""
 SPARE_THREADS = 4
 
@@ -120,6 +120,20 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
     def handle_quit(self, sig: int, frame: Any) -> None:
         # An interrupt from the keyboard reaches every process: what was begun is finished just the same.
         self.handle_exit(sig, frame)
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A process that stops answers those who are in its queue, and lets nobody else join it."""
+        super().set_accept_enabled(enabled)
+        if not self.alive:
+            for listener in self.sockets:
+                self._accept_all(listener)
+                listener.close()
+
+    def _accept_all(self, listener: socket.socket) -> None:
+        before = -1
+        while before != self.nr_conns:
+            before = self.nr_conns
+            self.accept(listener)
 
     def enqueue_req(self, conn: TConn) -> None:
         self._waiting += 1
