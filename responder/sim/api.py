@@ -1,5 +1,6 @@
 """The simulated Kubernetes API: from a request to an answer. Knows nothing of sockets."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from responder.sim.targets import Target, Written
 from responder.sim.writes import Writer
 
 Object = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 NAMESPACES = "namespaces"
@@ -82,6 +85,9 @@ class Api:
             return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
         except errors.ApiError as failure:
             return Response(failure.code, _encode(failure.status), headers=failure.headers)
+        except Exception:  # noqa: BLE001 - a defect here must not look like a lost connection
+            _log.exception("%s %s failed", request.method, request.path)
+            return Response(500, _encode(errors.internal("the simulator failed; its log says how").status))
 
     def authenticate(self, request: Request) -> User:
         """Who sends this; raises 401 for a token that is not in the table."""

@@ -9,6 +9,8 @@ from responder.sim.shapes import SKELETONS
 Object = dict[str, Any]
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_FASTEST_UP = (("Pods", 4, 15), ("Percent", 100, 15))
+_FASTEST_DOWN = (("Percent", 100, 15),)
 _NOT_READY = "node.kubernetes.io/not-ready"
 _WITH_STATUS_AT_CREATION = frozenset({"nodes"})
 
@@ -137,6 +139,7 @@ def _statefulset(obj: Object) -> None:
 
 
 def _daemonset(obj: Object) -> None:
+    obj["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "1")
     spec = _template(obj)
     update = spec.setdefault("updateStrategy", {})
     if update.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -169,13 +172,13 @@ def _hpa(obj: Object) -> None:
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    for direction, rules in (spec.get("behavior") or {}).items():
+    behavior = spec.get("behavior")
+    if behavior is None:
+        return
+    behavior.setdefault("scaleUp", {}).setdefault("stabilizationWindowSeconds", 0)
+    for direction, steps in (("scaleUp", _FASTEST_UP), ("scaleDown", _FASTEST_DOWN)):
+        rules = behavior.setdefault(direction, {})
         rules.setdefault("selectPolicy", "Max")
-        if direction == "scaleUp":
-            rules.setdefault("stabilizationWindowSeconds", 0)
-            steps = [("Pods", 4, 15), ("Percent", 100, 15)]
-        else:
-            steps = [("Percent", 100, 15)]
         if not rules.get("policies"):
             rules["policies"] = [{"type": t, "value": v, "periodSeconds": p} for t, v, p in steps]
 

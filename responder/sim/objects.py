@@ -175,7 +175,7 @@ class ObjectStore:
         self,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        history: int = 20_000,
+        history: int = 10_000,
         first_version: int = 300,
     ) -> None:
         self.lock = threading.RLock()

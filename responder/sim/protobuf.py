@@ -12,32 +12,7 @@ Object = dict[str, Any]
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-# Go writes zero values of fields that are no pointers. A zero here means zero, elsewhere it means absent.
-_MEANT_ZEROS = frozenset(
-    {
-        "replicas",
-        "minReplicas",
-        "gracePeriodSeconds",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "revisionHistoryLimit",
-        "progressDeadlineSeconds",
-        "backoffLimit",
-        "parallelism",
-        "completions",
-        "partition",
-        "stabilizationWindowSeconds",
-        "leaseTransitions",
-        "controller",
-        "blockOwnerDeletion",
-        "automountServiceAccountToken",
-        "runAsNonRoot",
-        "immutable",
-        "enableServiceLinks",
-        "suspend",
-        "orphanDependents",
-    }
-)
+# Structs that Go always writes: empty, they say nothing.
 _EMPTY_STRUCTS = frozenset(
     {"status", "strategy", "updateStrategy", "resources", "loadBalancer", "source", "metadata"}
 )
@@ -69,7 +44,7 @@ def _message(data: bytes, name: str) -> Object:
     known = types.raw_fields(name)
     found: Object = {}
     for number, value in _wire(data):
-        field, kind = known.get(number, ("", ""))
+        field, kind, omitted = known.get(number, ("", "", False))
         if not field:
             continue
         if field.startswith("*"):
@@ -81,17 +56,10 @@ def _message(data: bytes, name: str) -> Object:
             found.setdefault(field, {})[pair.get(1, b"").decode()] = _value(pair.get(2, b""), kind[2:])
         else:
             plain = _value(value, kind)
-            if not _absent(field, plain):
+            nothing = plain is None or (plain == {} and field in _EMPTY_STRUCTS)
+            if not nothing and not (omitted and types.is_zero(plain)):
                 found[field] = plain
     return found
-
-
-def _absent(field: str, value: Any) -> bool:
-    if value is None or value == "":
-        return True
-    if value == {}:
-        return field in _EMPTY_STRUCTS
-    return value in (0, False) and field not in _MEANT_ZEROS
 
 
 def _value(value: Any, kind: str) -> Any:

@@ -110,7 +110,7 @@ def page(
     with store.lock:
         entries = store.entries(resource.key, namespace or None, matches)
         version, oldest = store.version, store.oldest
-    limit = int(request.query.get("limit") or 0)
+    limit = _limit(request)
     token = request.query.get("continue", "")
     start: tuple[str, str] | None = None
     if token:
@@ -235,6 +235,14 @@ def _field_test(path: str, value: str, equal: bool) -> Predicate:
         return (text == value) is equal
 
     return test
+
+
+def _limit(request: Request) -> int:
+    given = request.query.get("limit") or "0"
+    if not given.lstrip("-").isdigit():
+        told = f'strconv.ParseInt: parsing "{given}": invalid syntax'
+        raise errors.bad_request(told)
+    return max(0, int(given))
 
 
 def _token(version: int, key: tuple[str, str], namespaced: bool, *, after: bool = False) -> str:

@@ -1,8 +1,8 @@
 """The shape of built-in types: which fields they have, and of which type.
 
-`kubernetes-types.json` says it for each type as {field: [protobuf number, type]}: a scalar, a leaf such as Quantity,
-or another type; `[]` before it makes a list, `{}` a map by string, and `*` before a field says that JSON has the
-fields of that type in its place.
+`kubernetes-types.json` says it for each type as {field: [protobuf number, type]}: a scalar, a leaf such as
+Quantity, or another type; `[]` before it makes a list, `{}` a map by string, and `*` before a field says that JSON
+has the fields of that type in its place. A third value, 1, says that JSON leaves out the field's zero value.
 """
 
 import re
@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 
 Object = dict[str, Any]
-Fields = dict[str, tuple[int, str]]
+Fields = dict[str, tuple[int, str, bool]]
+
+_Table = dict[str, dict[str, list[Any]]]
 
 WRAPPERS = frozenset(
     {"authentication/v1.ExtraValue", "authorization/v1.ExtraValue", "core/v1.DownwardAPIProjection"}
@@ -48,21 +50,24 @@ def name_of(api_version: str, kind: str) -> str | None:
 def fields(name: str) -> Fields:
     """The fields of a type as JSON has them."""
     found: Fields = {}
-    for field, (number, kind) in _table()[name].items():
+    for field, (number, kind, *omitted) in _table()[name].items():
         if field.startswith("*"):
             found |= fields(kind)
         else:
-            found[field] = (number, kind)
+            found[field] = (number, kind, bool(omitted))
     return found
 
 
-def raw_fields(name: str) -> dict[int, tuple[str, str]]:
+@cache
+def raw_fields(name: str) -> dict[int, tuple[str, str, bool]]:
     """The fields of a type by their protobuf numbers, embedded types as such."""
-    return {number: (field, kind) for field, (number, kind) in _table()[name].items()}
+    return {
+        number: (field, kind, bool(omitted)) for field, (number, kind, *omitted) in _table()[name].items()
+    }
 
 
 def conform(data: Object, kind: str) -> list[str]:
-    """Drop nulls and unknown fields in place; returns the unknown ones. Raises MismatchError."""
+    """Drop nulls, unknown fields and omitted zeros in place; returns the unknown. Raises MismatchError."""
     version = str(data.get("apiVersion") or "")
     name = name_of(version, kind)
     if name is None:
@@ -70,6 +75,11 @@ def conform(data: Object, kind: str) -> list[str]:
     unknown: list[str] = []
     _conform(data, name, "", unknown, top=True)
     return unknown
+
+
+def is_zero(value: Any) -> bool:
+    """Whether Go's JSON leaves this out where it leaves out zero values."""
+    return value in ("", 0, [], {})  # False is 0.
 
 
 def _conform(data: Object, name: str, path: str, unknown: list[str], *, top: bool = False) -> None:
@@ -85,7 +95,12 @@ def _conform(data: Object, name: str, path: str, unknown: list[str], *, top: boo
         if data[field] is None:
             del data[field]
             continue
-        data[field] = _value(data[field], known[field][1], at, name, unknown)
+        _, kind, omitted = known[field]
+        value = _value(data[field], kind, at, name, unknown)
+        if omitted and is_zero(value):
+            del data[field]
+        else:
+            data[field] = value
 
 
 def _value(value: Any, kind: str, path: str, owner: str, unknown: list[str]) -> Any:
@@ -151,6 +166,7 @@ def _go(kind: str) -> str:
 
 
 @cache
-def _table() -> dict[str, dict[str, tuple[int, str]]]:
+def _table() -> _Table:
     data = files("responder.sim").joinpath("kubernetes-types.json").read_bytes()
-    return msgspec.json.decode(data, type=dict[str, dict[str, tuple[int, str]]])
+    table: _Table = msgspec.json.decode(data)
+    return table
