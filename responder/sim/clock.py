@@ -14,7 +14,7 @@ class SimClock:
 
     def __init__(self, speed: float = 1.0, monotonic: Callable[[], float] = time.monotonic) -> None:
         if not 0 < speed < float("inf"):
-            raise ValueError(f"speed must be a positive number, not {speed}")
+            raise ValueError(f"speed is {speed}; write a positive number.")
         self.speed = speed
         self._monotonic = monotonic
         self._began = monotonic()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
+from responder.sim.clock import SimClock
 from responder.sim.cluster import SimCluster
 from responder.sim.dcgm import Generation
-from responder.sim.load import TraceError, read_trace
-from responder.sim.spec import ClusterSpec, SpecError, WorkloadSpec, parse_workload, read_spec
+from responder.sim.load import read_trace
+from responder.sim.spec import ClusterSpec, WorkloadSpec, parse_workload, read_spec
 from responder.sim.telemetry import JOBS
 
 
@@ -68,10 +69,11 @@ def command(
             workloads=tuple(map(parse_workload, workloads)) or spec.workloads,
         )
         curve = read_trace(trace) if trace else None
-    except (SpecError, TraceError) as error:
+        clock = SimClock(speed)
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:
-        cluster = SimCluster(spec, speed=speed, trace=curve, port=port)
+        cluster = SimCluster(spec, clock=clock, trace=curve, port=port)
     except OSError as error:
         raise click.ClickException(
             f"cannot listen on port {port} ({error.strerror}); choose another with --port."

@@ -203,6 +203,7 @@ def test_the_command_prints_addresses_serves_and_ends_on_a_signal(
         pytest.param(["--trace", "/no/such.csv"], 2, "/no/such.csv: no such file", id="a missing trace"),
         pytest.param(["--file", "/no/such.yaml"], 2, "/no/such.yaml: no such file", id="a missing file"),
         pytest.param(["--speed", "0"], 2, "--speed", id="no speed"),
+        pytest.param(["--speed", "nan"], 2, "speed is nan", id="a speed that is no number"),
         pytest.param(["--kubeconfig-out", "/no/such/dir/x"], 1, "cannot be written", id="nowhere to write"),
     ],
 )
