@@ -183,9 +183,9 @@ class Reconciler:
             )
         except (TransientError, PermanentError) as error:
             return self._failed(turn, settle.withdraw(settled, now), error)
-        ready = replace(settled.record, ready=observed.pods.ready, pods_known_at=now)
-        if ready.ready != settled.record.ready:
-            settled = replace(settled, record=ready)
+        if observed.pods.ready != settled.record.ready:
+            record = replace(settled.record, ready=observed.pods.ready, pods_known_at=now)
+            settled = replace(settled, record=record)
         decision = decide(policy, observed, settled.record, now)
         if decision.reason is Reason.BUDGET_SPENT:
             self._limits.wait(key, _wanted(policy, decision), _since(settled.record, now))
@@ -200,7 +200,9 @@ class Reconciler:
     # Below: the ways a look ends
 
     def _hold(self, turn: _Turn, observed: Observed, closed: Settled, decision: Decision) -> Look:
-        record = replace(ledger.note(closed.record, decision, turn.now, decision.dry_run), failure=None)
+        record = ledger.note(closed.record, decision, turn.now, decision.dry_run)
+        if record.failure is not None:
+            record = replace(record, failure=None)
         look = Look(self._until(turn, decision), decision.reason)
         return self._store(turn, replace(closed, record=record), look, decision, observed)
 
@@ -288,19 +290,7 @@ class Reconciler:
         """The server has answered that it took the write."""
 
         def change(record: Record) -> Settled | None:
-            mine = next((i for i in (record.intent, record.outstanding) if i and i.id == intent.id), None)
-            if mine is None:
-                return None  # settled by another look, from what it read
-            line = settle.entry(record, mine, Outcome.APPLIED, "", now)
-            record = replace(
-                ledger.charge(record, mine),
-                replicas=mine.to_replicas,
-                manager=settle.MANAGER,
-                intent=None if mine is record.intent else record.intent,
-                outstanding=None,  # its resourceVersion has moved
-                failure=None,
-            )
-            return Settled(record, (line,))
+            return settle.landed(record, intent.id, now)
 
         record = self._update(target, change)
         if record is not None:

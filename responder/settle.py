@@ -15,6 +15,8 @@ from responder.model import HistoryEntry, Intent, Outcome, Reason, Record, Workl
 MANAGER = "gpu-responder"
 """The field manager that scale writes are made with."""
 
+_TOO_LATE = "an earlier write landed first"
+
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
@@ -85,19 +87,27 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
     """
     if live is None or (record.uid and live.uid != record.uid):
         return _replaced(record, live, now)
+    if (
+        not _open(record)
+        and (record.replicas, record.manager) == (live.replicas, live.manager)
+        and record.uid
+    ):
+        return Settled(record)
     entries: list[HistoryEntry] = []
     expected, foreign, loose, outstanding, may_land = record.replicas, False, None, None, False
     effect: Outcome | None = None
+    charged: str | None = None
     pending = record.intent
     for intent in _open(record):
         found = settle(intent, live)
         foreign = foreign or found.foreign
         if found.outcome in (Outcome.APPLIED, Outcome.UNCERTAIN):
             if effect is None:
-                effect, expected = found.outcome, intent.to_replicas
+                effect, expected, charged = found.outcome, intent.to_replicas, intent.episode
                 record = ledger.charge(record, intent)
                 entries.append(entry(record, intent, found.outcome, found.message, now))
-            else:
+            elif intent.episode != charged:
+                # Which of the two took effect cannot be told, so neither episode may take the step again.
                 record = spend(record, intent)
         elif intent is pending:
             loose, may_land = intent, found.may_land
@@ -105,7 +115,7 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
             outstanding = intent
     if effect is not None and loose is not None:
         # The outstanding one took effect, so this one met a resourceVersion that had moved.
-        entries.append(entry(record, loose, Outcome.NOT_APPLIED, "an earlier write landed first", now))
+        entries.append(entry(record, loose, Outcome.NOT_APPLIED, _TOO_LATE, now))
         loose = None
     if foreign or (expected is not None and live.replicas != expected):
         if effect is not Outcome.UNCERTAIN:
@@ -121,6 +131,28 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
     )
     unmoved = loose is not None and loose.generation == live.generation
     return Settled(record, tuple(entries), loose, unmoved, may_land)
+
+
+def landed(record: Record, intent_id: str, now: datetime) -> Settled | None:
+    """The server has answered that it took this intent's write, so the other open one met a version that had moved.
+
+    None when it is not open any more: another look has settled it, from what it read.
+    """
+    mine = next((intent for intent in _open(record) if intent.id == intent_id), None)
+    if mine is None:
+        return None
+    entries = [entry(record, mine, Outcome.APPLIED, "", now)]
+    if record.intent is not None and record.intent is not mine:
+        entries.append(entry(record, record.intent, Outcome.NOT_APPLIED, _TOO_LATE, now))
+    record = replace(
+        ledger.charge(record, mine),
+        replicas=mine.to_replicas,
+        manager=MANAGER,
+        intent=None,
+        outstanding=None,
+        failure=None,
+    )
+    return Settled(record, tuple(entries))
 
 
 def commit_to(settled: Settled, intent: Intent, now: datetime) -> Settled:
