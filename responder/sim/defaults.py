@@ -206,7 +206,7 @@ def _service(obj: Object) -> None:
     spec.setdefault("sessionAffinity", "None")
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
+        port["targetPort"] = port.get("targetPort") or port.get("port")
 
 
 def _job(obj: Object) -> None:

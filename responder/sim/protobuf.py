@@ -1,4 +1,7 @@
-"""Reads the protobuf bodies that kubectl sends for built-in kinds; answers are always JSON."""
+"""Reads the protobuf bodies that kubectl sends for built-in kinds; answers are always JSON.
+
+Go writes zero values that JSON would leave out; types.conform drops them afterwards.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,10 +15,6 @@ Object = dict[str, Any]
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-# Structs that Go always writes: empty, they say nothing.
-_EMPTY_STRUCTS = frozenset(
-    {"status", "strategy", "updateStrategy", "resources", "loadBalancer", "source", "metadata"}
-)
 
 
 class ProtobufError(ValueError):
@@ -44,7 +43,7 @@ def _message(data: bytes, name: str) -> Object:
     known = types.raw_fields(name)
     found: Object = {}
     for number, value in _wire(data):
-        field, kind, omitted = known.get(number, ("", "", False))
+        field, kind = known.get(number, ("", ""))
         if not field:
             continue
         if field.startswith("*"):
@@ -55,10 +54,7 @@ def _message(data: bytes, name: str) -> Object:
             pair = dict(_wire(value))
             found.setdefault(field, {})[pair.get(1, b"").decode()] = _value(pair.get(2, b""), kind[2:])
         else:
-            plain = _value(value, kind)
-            nothing = plain is None or (plain == {} and field in _EMPTY_STRUCTS)
-            if not nothing and not (omitted and types.is_zero(plain)):
-                found[field] = plain
+            found[field] = _value(value, kind)
     return found
 
 

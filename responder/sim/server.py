@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -261,6 +262,11 @@ class _HttpServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, threading.Thread] = {}
         self._guard = threading.Lock()
         super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for the host's name, as the base class would."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         with self._guard:

@@ -59,11 +59,9 @@ def fields(name: str) -> Fields:
 
 
 @cache
-def raw_fields(name: str) -> dict[int, tuple[str, str, bool]]:
+def raw_fields(name: str) -> dict[int, tuple[str, str]]:
     """The fields of a type by their protobuf numbers, embedded types as such."""
-    return {
-        number: (field, kind, bool(omitted)) for field, (number, kind, *omitted) in _table()[name].items()
-    }
+    return {number: (field, kind) for field, (number, kind, *_) in _table()[name].items()}
 
 
 def conform(data: Object, kind: str) -> list[str]:

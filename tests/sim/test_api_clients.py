@@ -169,6 +169,7 @@ def test_dry_runs_and_equal_writes_are_no_changes(apps: client.AppsV1Api, server
     apps.patch_namespaced_deployment_scale("vllm", "team", {"spec": {"replicas": 2}})
     apps.patch_namespaced_deployment("vllm", "team", {"spec": {"replicas": 8}}, dry_run="All")
     assert apps.read_namespaced_deployment("vllm", "team").metadata.resource_version == before
+    apps.patch_namespaced_deployment("vllm", "team", {"metadata": {"labels": {"a": "b"}}})
     assert server.scales() == []
 
 

@@ -205,6 +205,21 @@ def test_requests_and_scales_are_logged(caller: Caller) -> None:
     assert caller.send("GET", "/sim/scales")[1] == {"scales": [], "total": 0}
 
 
+def test_a_controllers_own_writes_are_told_from_those_of_clients(server: SimServer) -> None:
+    """In-process changes of a target are logged without a user; a Deployment passing its size on is not."""
+
+    def grow(obj: Object) -> None:
+        obj["spec"]["replicas"] += 1
+
+    owner = {"kind": "Deployment", "apiVersion": "apps/v1", "name": "vllm", "uid": "u", "controller": True}
+    meta = {"name": "owned", "namespace": "team", "ownerReferences": [owner]}
+    body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": {"replicas": 2}}
+    server.store.create("replicasets.apps", body, manager="kube-controller-manager")
+    server.store.mutate("replicasets.apps", "team", "owned", grow, manager="kube-controller-manager")
+    server.store.mutate("deployments.apps", "team", "vllm", grow, manager="hpa")
+    assert [(s["name"], s["user"], s["manager"]) for s in server.scales()] == [("vllm", "", "hpa")]
+
+
 def test_stop_leaves_nothing_behind() -> None:
     """With a watch and an idle connection open: no thread is left, and the port is free at once."""
     before = set(threading.enumerate())

@@ -123,8 +123,8 @@ REFUSALS: dict[str, tuple[str, str, Any, int, str]] = {
         {"metadata": {"name": "d"}, "spec": {"replicas": 3_000_000_000}},
         400,
         (
-            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal number 3000000000 into Go struct'
-            " field ScaleSpec.spec.replicas of type int32"
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal number 3000000000'
+            " into Go struct field ScaleSpec.spec.replicas of type int32"
         ),
     ),
     "an unknown field, strictly": (
@@ -143,8 +143,8 @@ REFUSALS: dict[str, tuple[str, str, Any, int, str]] = {
         {"metadata": {"name": "x"}, "spec": {**WORKLOAD, "selector": {"matchLabels": {"app": "b"}}}},
         422,
         (
-            'StatefulSet.apps "x" is invalid: spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does'
-            " not match template `labels`"
+            'StatefulSet.apps "x" is invalid: spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector`'
+            " does not match template `labels`"
         ),
     ),
     "a changed selector": (
@@ -153,8 +153,8 @@ REFUSALS: dict[str, tuple[str, str, Any, int, str]] = {
         {"spec": {"selector": {"matchLabels": {"b": "c"}}, "template": {"metadata": {"labels": {"b": "c"}}}}},
         422,
         (
-            'Deployment.apps "d" is invalid: spec.selector: Invalid value: {"matchLabels":{"app":"a","b":"c"}}: field is'
-            " immutable"
+            'Deployment.apps "d" is invalid: spec.selector: Invalid value: {"matchLabels":{"app":"a","b":"c"}}: field'
+            " is immutable"
         ),
     ),
     "replicas below zero in the object": (
@@ -431,6 +431,16 @@ def test_the_store_keeps_quiet_writes_quiet() -> None:
     made["data"]["a"] = "mine alone"
     assert store.list("configmaps", "n")[0]["data"] == {"a": "2"}
     assert store.mutate("configmaps", "n", "absent", lambda obj: None) is None
+
+
+def test_a_status_write_never_moves_generation() -> None:
+    """Not even one that binds a pod to its node: the real server's binding leaves generation alone too."""
+    store = ObjectStore()
+    store.create("pods", {"metadata": {"name": "p"}, "spec": {}})
+    bound = {"spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}
+    after = store.mutate("pods", "", "p", lambda obj: {**obj, **bound}, subresource="status")
+    assert after is not None
+    assert (after["metadata"]["generation"], after["spec"]) == (1, {"nodeName": "n"})
 
 
 def test_the_history_is_bounded() -> None:
