@@ -28,7 +28,9 @@ class Facts:
     minutes_saturated: float
     minutes: float
     latencies: tuple[float, ...]
-    """From an alert's startsAt to the accepted scale, one for each scale-up and scale-down."""
+    """From an alert's startsAt to the accepted scale, one for each scale-up."""
+    latencies_down: tuple[float, ...]
+    """The same for scale-downs, which wait for cooldown and stabilization window by design."""
     deliveries_sent: int
     deliveries_failed: int
     deliveries_taken: int
@@ -89,7 +91,6 @@ def problems(facts: Facts, started_at_replicas: int) -> tuple[str, ...]:
 
 def lines(facts: Facts, found: Sequence[str]) -> tuple[str, ...]:
     """The summary, for a person."""
-    p50, p99 = percentile(facts.latencies, 0.5), percentile(facts.latencies, 0.99)
 
     def latency(value: float | None) -> str:
         if value is None:
@@ -104,8 +105,9 @@ def lines(facts: Facts, found: Sequence[str]) -> tuple[str, ...]:
         f"peak utilization     {facts.peak_utilization:.0%}",
         f"mean utilization     {facts.mean_utilization:.0%}",
         f"above saturation     {facts.minutes_saturated:.1f} simulated minutes",
-        f"alert to scale, p50  {latency(p50)}",
-        f"alert to scale, p99  {latency(p99)}",
+        f"alert to scale-up    p50 {latency(percentile(facts.latencies, 0.5))}",
+        f"                     p99 {latency(percentile(facts.latencies, 0.99))}",
+        f"alert to scale-down  p50 {latency(percentile(facts.latencies_down, 0.5))}, window and cooldown included",
         f"deliveries           {facts.deliveries_taken} taken of {facts.deliveries_sent} sent",
         f"rule evaluations     {facts.evaluations_missed} missed, {facts.evaluation_failures} failed",
     ]

@@ -96,15 +96,17 @@ def scales(sim: str, target: Sequence[str]) -> tuple[ScaleSeen, ...]:
     )
 
 
-def latencies(responder: str, namespace: str, kind: str, name: str) -> tuple[float, ...]:
-    """Seconds from the start of the alert that caused it to each scale that took effect."""
+def latencies(responder: str, namespace: str, kind: str, name: str, up: bool) -> tuple[float, ...]:
+    """Seconds from the start of the alert that caused it to each scale of a direction that took effect."""
     decisions = get(
         f"{responder}/api/v1/decisions", {"namespace": namespace, "kind": kind, "name": name, "limit": "1000"}
     )["decisions"]
     return tuple(
         decision["alertToScaleSeconds"]
         for decision in decisions
-        if decision.get("outcome") == "applied" and decision.get("alertToScaleSeconds") is not None
+        if decision["outcome"] == "applied"
+        and decision["alertToScaleSeconds"] is not None
+        and (decision["desired"] > decision["current"]) is up
     )
 
 
