@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 PACK = HERE.parents[1] / "rules"
 SWAPPED = {
     ">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "==", "=~": "!~", "!~": "=~", "=": "!=",
-    "and": "or", "or": "and", "unless": "and", "+": "-", "-": "+", "*": "/", "/": "*",
+    "and": "or", "or": "and", "unless": "and", "+": "-", "-": "+", "*": "+", "/": "*",
     "max": "min", "min": "max", "sum": "min", "avg": "max", "count": "sum", "max_over_time": "min_over_time",
     "avg_over_time": "min_over_time", "increase": "rate", "group_left": "group_right",
 }  # fmt: skip
