@@ -94,8 +94,7 @@ class SqliteStore:
 
     def append(self, delivery: Delivery) -> None:
         """Keep a delivery; durable on return. Wakes the actor. Raises StoreUnavailable."""
-        body = encode(delivery)
-        self._writer.run(lambda c: _insert(c, "INSERT INTO inbox (body) VALUES (?)", (body,)), rings=True)
+        self._writer.append(encode(delivery))
 
     def inbox(self, limit: int) -> list[tuple[str, Delivery]]:
         """The oldest deliveries and their ids: at most `limit`, and fewer when they are large."""
