@@ -16,8 +16,8 @@ from responder.model import (
     Reverts,
 )
 
-LOOK_BACK = timedelta(hours=1)
-"""Nothing looks back longer: autoscaling/v2 allows windows of an hour and periods of half an hour."""
+LOOK_BACK = timedelta(days=7)
+"""No window and no period may be longer. What a policy's own do not need goes at the next look."""
 REVERTS_WITHIN = timedelta(hours=24)
 BACKOFF = timedelta(minutes=10)
 LONGEST_BACKOFF = timedelta(hours=6)
@@ -60,7 +60,7 @@ def note(record: Record, decision: Decision, now: datetime, dry_run: bool = Fals
     """Keep what a look found, also when it holds: the recommendation, and since when a value is missing."""
     record = clamped(record, now)
     ledger = record.shadow if dry_run else record.ledger
-    noted = _noted(ledger, decision.recommendation, now)
+    noted = _noted(ledger, decision, now)
     missing: Mapping[str, datetime] = {name: record.missing.get(name, now) for name in decision.missing}
     if noted is ledger and missing == record.missing:
         return record
@@ -127,7 +127,7 @@ def _charged(ledger: Ledger, intent: Intent) -> Ledger:
         steps = {**steps, intent.episode: steps.get(intent.episode, 0) + 1}
     change = Change(at, intent.from_replicas, intent.to_replicas, intent.id)
     recent = [old for old in ledger.changes if old.at > at - LOOK_BACK]
-    changes = (*max(recent, list(ledger.changes[1 - _CHANGES_KEPT :]), key=len), change)
+    changes = (*max(recent, list(ledger.changes[-_CHANGES_KEPT:]), key=len), change)
     if intent.direction is Direction.UP:
         last_up_at = at if ledger.last_up_at is None else max(at, ledger.last_up_at)
         return replace(
@@ -137,18 +137,42 @@ def _charged(ledger: Ledger, intent: Intent) -> Ledger:
     return replace(ledger, steps=steps, changes=changes, last_down_at=last_down_at)
 
 
-def _noted(ledger: Ledger, replicas: int | None, now: datetime) -> Ledger:
+def _noted(ledger: Ledger, decision: Decision, now: datetime) -> Ledger:
     # Without any history the past is "what is there", so that is not worth a line.
-    last = ledger.recommendations[-1].replicas if ledger.recommendations else None
-    steps = ledger.recommendations
+    replicas, steps = decision.recommendation, ledger.recommendations
+    last = steps[-1].replicas if steps else None
     if last != replicas:
-        # A clock that was set back must not put steps out of order.
-        at = max(now, steps[-1].at) if steps else now
-        steps = (*(step for step in steps if step.at != at), Recommendation(at, replicas))
-    start = now - LOOK_BACK
+        steps = (*(step for step in steps if step.at != now), Recommendation(now, replicas))
+    start = now - decision.remember
     over = sum(1 for step in steps if step.at <= start)
-    steps = steps[max(over - 1, 0) :]
-    return ledger if steps == ledger.recommendations else replace(ledger, recommendations=steps)
+    steps = _decisive(steps[max(over - 1, 0) :])
+    recent = sum(1 for change in ledger.changes if change.at > start)
+    changes = ledger.changes[-max(recent, _CHANGES_KEPT) :]
+    if (steps, changes) == (ledger.recommendations, ledger.changes):
+        return ledger
+    return replace(ledger, recommendations=steps, changes=changes)
+
+
+def _decisive(steps: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
+    """Without the steps that no window's least or greatest can be, so that a busy hour stays a short list.
+
+    A step is neither once a later one is as great and a later one as small: those stay in every window longer.
+    The next one takes over its time, which it outlasts anyway.
+    """
+    kept: list[Recommendation] = []
+    numbers: list[int] = []
+    what_is_there = False
+    for step in reversed(steps):
+        if step.replicas is None:
+            idle, what_is_there = what_is_there, True
+        else:
+            idle = bool(numbers) and min(numbers) <= step.replicas <= max(numbers)
+            numbers.append(step.replicas)
+        if idle:
+            kept[-1] = replace(kept[-1], at=step.at)
+        else:
+            kept.append(step)
+    return tuple(reversed(kept))
 
 
 def _reverts(record: Record, replicas: int, manager: str, now: datetime) -> Reverts | None:

@@ -45,6 +45,13 @@ def rules_of(policy: Policy, direction: Direction) -> Rules:
     return policy.scale_up if direction is Direction.UP else policy.scale_down
 
 
+def looks_back(policy: Policy) -> timedelta:
+    """How far back the policy's windows and periods look."""
+    both = (policy.scale_up, policy.scale_down)
+    periods = [rate.period for rules in both for rate in rules.policies]
+    return max(*(rules.stabilization_window for rules in both), *periods)
+
+
 def past(at: datetime, now: datetime) -> datetime:
     """A recorded time later than now, left by a clock that was set back, counts as now."""
     return min(at, now)

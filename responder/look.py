@@ -5,6 +5,7 @@ from datetime import datetime
 
 from responder.case import Case
 from responder.claims import Alert, Claim
+from responder.limits import looks_back
 from responder.model import Decision, Override, Reason, Step
 from responder.sizing import Ask
 
@@ -72,4 +73,5 @@ class Look:
             missing=self.missing,
             chain=tuple(self.chain),
             dry_run=self.case.policy.dry_run,
+            remember=looks_back(self.case.policy),
         )

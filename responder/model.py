@@ -5,7 +5,7 @@ Datetimes are aware UTC. Replicas are whole numbers; a Scale that omits them mea
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 
@@ -459,6 +459,8 @@ class Decision:
     look_again_at: datetime | None = None
     chain: tuple[Step, ...] = ()
     dry_run: bool = False
+    remember: timedelta = timedelta(hours=1)
+    """How far back the policy's windows and periods look: what the ledger must keep."""
 
     @property
     def acts(self) -> bool:

@@ -22,6 +22,11 @@ def intent(
 EMPTY = Record(REF, uid="u1", replicas=4)
 
 
+def noted(found: Record, seconds: float, recommendation: int | None, missing: tuple[str, ...] = ()) -> Record:
+    decision = Decision(4, 4, Reason.COOLDOWN, "", recommendation=recommendation, missing=missing)
+    return note(found, decision, at(seconds))
+
+
 def test_a_charge_counts_step_change_and_cooldown_from_decided_at() -> None:
     """Promise 19: applied is charged from decidedAt, whenever it is found out."""
     charged = charge(EMPTY, intent(0, 4, 6))
@@ -72,15 +77,15 @@ def test_what_a_zero_replaced_is_forgotten_when_it_is_over() -> None:
     assert foreign(zero, 3, "kubectl", at(9)).zero_from is None
 
 
-def test_changes_are_kept_for_an_hour_and_the_last_few_for_ever() -> None:
+def test_changes_are_kept_as_long_as_rates_look_back_and_the_last_few_for_ever() -> None:
     """For rates; and to tell whose a 0 is, and what a revert restores."""
     found = EMPTY
     for minute in range(0, 300, 20):
-        found = charge(found, intent(minute * 60, 4, 5))
+        found = noted(charge(found, intent(minute * 60, 4, 5)), minute * 60, None)
     assert len(found.ledger.changes) == 8
     for second in range(30):
-        found = charge(found, intent(20000 + second, 4, 5))
-    assert len(found.ledger.changes) == 31
+        found = noted(charge(found, intent(20000 + second, 4, 5)), 20000 + second, None)
+    assert len(found.ledger.changes) == 31, "one of the earlier is less than an hour old"
 
 
 def test_a_foreign_change_is_dated_when_first_seen() -> None:
@@ -130,11 +135,6 @@ def test_a_revert_to_where_several_steps_began() -> None:
 def test_foreign_changes_that_are_no_reverts(found: Record, replicas: int) -> None:
     """They do not back off."""
     assert foreign(found, replicas, "kubectl", at(60)).reverts is None
-
-
-def noted(found: Record, seconds: float, recommendation: int | None, missing: tuple[str, ...] = ()) -> Record:
-    decision = Decision(4, 4, Reason.COOLDOWN, "", recommendation=recommendation, missing=missing)
-    return note(found, decision, at(seconds))
 
 
 def test_recommendations_are_steps_of_time() -> None:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from responder.decide import decide
 from responder.ledger import note
 from responder.limits import net_change, rate, stabilized, waits_for_ready
-from responder.model import Direction, Reason, Record
+from responder.model import Decision, Direction, Reason, Record
 from responder.policy import RatePolicy, SelectPolicy
 from tests.deciding import (
     DOWN,
@@ -219,3 +221,30 @@ def test_waiting_for_ready_needs_a_last_up() -> None:
     """Nothing was asked for yet, or a clock set back says it was later than now."""
     assert waits_for_ready(policy(), ledger(), 4, 0, at(0)) is None
     assert waits_for_ready(policy(), ledger(up=99, last_up_to=4), 4, 0, at(0)) == 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 100), st.none() | st.integers(0, 9)), max_size=15),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.sampled_from([0, 30, 100, 400]),
+    st.sampled_from([0, 30, 100, 400]),
+)
+def test_what_the_ledger_forgets_no_window_misses(
+    gaps: list[tuple[int, int | None]], current: int, asked: int, up: int, down: int
+) -> None:
+    """It keeps a short list, and every window finds in it what it would find in the whole history."""
+    pol = policy(scale_up=rules(0, up), scale_down=rules(0, down))
+    kept, whole, now = record(), [], 0
+    for gap, replicas in gaps:
+        now += gap
+        decision = Decision(
+            current, current, Reason.COOLDOWN, "", recommendation=replicas, remember=s(max(up, down))
+        )
+        kept = note(kept, decision, at(now))
+        whole.append((now, replicas))
+        complete = ledger(recommended=tuple(whole))
+        assert stabilized(pol, kept.ledger, current, asked, at(now)) == stabilized(
+            pol, complete, current, asked, at(now)
+        )
+    assert len(kept.ledger.recommendations) <= 22
