@@ -454,7 +454,8 @@ def _is_over(record: Record) -> bool:
 
 def _by_hand(decision: Decision) -> bool:
     """The action budget is not for what a person has ordered."""
-    return decision.override is not None or decision.reason is Reason.PIN_ENDED
+    # Not by `override`: one that only sets other bounds is named in a trigger's decision too.
+    return decision.reason in (Reason.PINNED, Reason.PIN_ENDED)
 
 
 def _wanted(policy: Policy, decision: Decision) -> Direction:
