@@ -165,6 +165,12 @@ def test_cut_connections_lose_nothing(world: World, live: KubeCluster) -> None:
         world.add_pod(name)
     until(lambda: ready(live) == 4)
     assert world.reads("/api/v1/pods") == listed
+    watches = [
+        int(r["query"]["resourceVersion"])
+        for r in tuple(world.server.requests)
+        if r["path"] == "/api/v1/pods" and "watch" in r["query"]
+    ]
+    assert watches[-1] > watches[0], "goes on from the last change seen, not from the list"
 
 
 def test_version_too_old_lists_again(world: World, live: KubeCluster) -> None:
