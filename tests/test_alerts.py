@@ -114,6 +114,21 @@ def test_a_resolve_folded_again_after_the_span_re_opened_is_old_news() -> None:
     assert not fold(record, resolves("more", 900, ended=100), FILE, at(900)).alerts["more"].firing
 
 
+def test_a_repeat_received_before_the_resolve_is_old_news_after_it() -> None:
+    """Its startsAt had moved past the end: folded again, it must not look like a new firing."""
+    repeat = fires("more", 60, started=50)
+    record = folded(fires(), repeat, resolves("more", 100, ended=40))
+    assert fold(record, repeat, FILE, at(200)) == record
+    assert fold(record, fires("more", 101, started=50), FILE, at(200)).alerts["more"].firing
+
+
+def test_the_end_of_a_span_never_moves_back() -> None:
+    """A late resolve with an earlier endsAt closes what re-opened, and leaves no gap for a stale firing."""
+    record = folded(fires(), resolves("more", 100), fires("more", 800), resolves("more", 900, ended=50))
+    assert not record.alerts["more"].firing
+    assert record.alerts["more"].ends_at == at(100)
+
+
 def test_an_episode_lasts_while_any_of_its_alerts_fires() -> None:
     """Two alerts of one trigger are one episode; it ends with the last of them."""
     first, second = fires("more", 0, fingerprint="a"), fires("more", 10, fingerprint="b")
