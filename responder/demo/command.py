@@ -14,6 +14,7 @@ from responder.demo.processes import DemoError
 from responder.demo.run import Cycle, Demo, Interrupted, Options, interruptible, running
 from responder.demo.summary import Facts, lines, problems
 from responder.demo.table import Lines, panel
+from responder.sim.load import TraceError, read_trace
 
 LOOK_SECONDS = 0.5
 
@@ -42,6 +43,8 @@ def demo(
     Exit status 0 only if it scaled up under load, came down after, never left min..max, and no delivery was lost.
     """
     console = Console()
+    if trace is not None:
+        _check(trace)
     options = Options(
         speed=speed, trace=trace, port=port, keep=not once, duration=duration, dcgm_generation=dcgm_generation
     )
@@ -61,6 +64,14 @@ def demo(
         console.print("Interrupted before it began; everything is stopped.")
         sys.exit(130)
     sys.exit(_conclude(console, *facts, interrupted=interrupted, directory=directory))
+
+
+def _check(trace: Path) -> None:
+    """Read it before anything is started. Raises DemoError."""
+    try:
+        read_trace(trace)
+    except TraceError as error:
+        raise DemoError(str(error)) from None
 
 
 def _watch(parts: Demo, console: Console) -> None:

@@ -1,5 +1,6 @@
 """What a run came to, and whether it proved what it should. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,8 +54,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     """The nearest-rank percentile; None of nothing."""
     if not values:
         return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def problems(facts: Facts, started_at_replicas: int) -> tuple[str, ...]:
