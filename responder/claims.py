@@ -74,7 +74,26 @@ def claims_of(policy: Policy, record: Record, silences: Iterable[Silence] = ()) 
         if trigger is not None:
             found.setdefault(trigger.name, (trigger, []))[1].append(alert)
     ordered = [found[trigger.name] for trigger in policy.triggers if trigger.name in found]
-    return Claims(tuple(Claim(trigger, tuple(alerts)) for trigger, alerts in ordered), tuple(others))
+    return Claims(tuple(Claim(trigger, _telling(alerts)) for trigger, alerts in ordered), _telling(others))
+
+
+_TOLD = 32
+
+
+def _telling(alerts: list[Alert]) -> tuple[Alert, ...]:
+    """Of very many alerts, those that tell what all together are: the first, to be named, and the freshest.
+
+    Alerts under the same silences are as alive as the one that was heard of last.
+    """
+    if len(alerts) <= _TOLD:
+        return tuple(alerts)
+    freshest: dict[tuple[bool, tuple[Silence, ...]], int] = {}
+    for index, alert in enumerate(alerts):
+        alike = (alert.span.suppressed, alert.silences)
+        best = freshest.get(alike)
+        if best is None or alert.span.last_seen_at > alerts[best].span.last_seen_at:
+            freshest[alike] = index
+    return tuple(alerts[index] for index in sorted({*range(_TOLD), *freshest.values()}))
 
 
 def standing(alert: Alert, timing: Timing, now: datetime) -> Standing:

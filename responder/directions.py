@@ -186,8 +186,8 @@ def _stabilized(look: Look) -> Decision | None:
     window = rules_of(case.policy, way).stabilization_window
     by = f"scale{way}.stabilizationWindowSeconds of {seconds(window)}"
     if found == case.current:
-        least = "lower" if way is Direction.UP else "higher"
-        why = f"{_subject_text(look)}, but within {by} a {least} number was recommended"
+        than = "more" if way is Direction.UP else "fewer"
+        why = f"{_subject_text(look)}, but {by} have not passed since no {than} than {found} were wanted"
         return look.hold("stabilization", Reason.STABILIZED, why)
     if found != asked:
         look.limit("stabilization", found, by)
@@ -269,7 +269,7 @@ def _budgeted(look: Look, way: Direction) -> Decision | None:
     budget = look.case.observed.budget
     up = way is Direction.UP
     left, until = (budget.up, budget.up_until) if up else (budget.down, budget.down_until)
-    if left is None or left > 0:
+    if left is None or left > 0 or (until is not None and look.now >= until):
         return None
     more = "" if until is None else f" until {moment(until, look.now)}"
     why = f"{_subject_text(look)}, but the actionBudget for scale{way} is spent{more}"

@@ -36,7 +36,7 @@ def episode_of(record: Record, policy: Policy, trigger: Trigger, span: Span) -> 
 
 def after(
     episodes: Mapping[str, Episode],
-    spans: Mapping[str, Span],
+    spans: dict[str, Span],
     before: Span | None,
     span: Span,
     settings: Settings,
@@ -64,8 +64,9 @@ def after(
     return {**episodes, key: replace(known, ended_at=now)}
 
 
-def _any_fires(spans: Mapping[str, Span], key: str, settings: Settings, besides: str = "") -> bool:
-    for span in spans.values():
+def _any_fires(spans: dict[str, Span], key: str, settings: Settings, besides: str = "") -> bool:
+    # Groups resolve in the order in which they fired, so one that still fires is found at the end.
+    for span in reversed(spans.values()):
         if span.firing and span.fingerprint != besides:
             claim = claim_of(settings, span.labels)
             if claim is not None and claim[0] == key:

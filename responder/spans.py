@@ -63,8 +63,6 @@ def _fires(span: Span | None, notification: Notification, timing: Timing) -> Spa
         firing=True,
         last_seen_at=notification.received_at,
         annotations=notification.annotations,
-        suppressed=False,
-        denied_at=None,
     )
 
 

@@ -17,10 +17,7 @@ RECHECK = timedelta(minutes=5)
 """Owners come and go without telling."""
 _JUDGED = 24
 """So many moments are judged; the next one is taken unjudged, which is early but never late."""
-_LOOKED_AT_AGAIN = {
-    Reason.OTHER_OWNER: RECHECK,
-    Reason.OWNER_UNKNOWN: RECHECK,
-}
+_OWNED = (Reason.OTHER_OWNER, Reason.OWNER_UNKNOWN)
 _WAITS_FOR_PODS = (Reason.WAITING_FOR_READY, Reason.UNSCHEDULABLE, Reason.NO_CAPACITY)
 
 Judge = Callable[[Case, datetime], Decision]
@@ -59,12 +56,12 @@ def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
 def _measured_again(case: Case, decision: Decision, now: datetime) -> datetime | None:
     """When what is measured from outside is due again: values, pods, owners."""
     waits: list[timedelta] = []
+    if decision.reason in _OWNED and (case.claims.by_trigger or case.overrides):
+        waits.append(RECHECK)
     for claim in case.claims.by_trigger:
-        if standing_of(claim, case.policy.timing, now)[0] is Standing.FIRING:
-            if claim.trigger.scale.sized or decision.reason in _WAITS_FOR_PODS:
-                waits.append(claim.trigger.evaluation)
-            if decision.reason in _LOOKED_AT_AGAIN:
-                waits.append(_LOOKED_AT_AGAIN[decision.reason])
+        measured = claim.trigger.scale.sized or decision.reason in _WAITS_FOR_PODS
+        if measured and standing_of(claim, case.policy.timing, now)[0] is Standing.FIRING:
+            waits.append(claim.trigger.evaluation)
     return now + min(waits) if waits else None
 
 

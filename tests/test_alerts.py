@@ -139,6 +139,31 @@ def test_an_episode_lasts_while_any_of_its_alerts_fires() -> None:
     assert record.episodes["inference/more"].ended_at == at(30)
 
 
+def test_an_alert_that_re_opens_goes_on_with_the_episode_it_had_joined() -> None:
+    """Its steps stay counted though another alert had opened it."""
+    record = folded(
+        fires("more", 0, fingerprint="a"),
+        fires("more", 10, fingerprint="b"),
+        resolves("more", 20, fingerprint="a"),
+        resolves("more", 30, fingerprint="b"),
+        fires("more", 800, fingerprint="b"),
+    )
+    assert episode_id(record) == episode_id(folded(fires("more", 0, fingerprint="a")))
+    assert record.episodes["inference/more"].ended_at is None
+
+
+def test_an_alert_that_was_forgotten_rejoins_what_others_kept_open() -> None:
+    """The trigger has fired all the time."""
+    record = folded(
+        fires("more", 0, fingerprint="a"),
+        fires("more", 10, fingerprint="b"),
+        fires("more", 20000, fingerprint="a"),
+        fires("more", 30000, fingerprint="b"),
+    )
+    assert record.alerts["b"].opened_at == at(30000)
+    assert episode_id(record) == episode_id(folded(fires("more", 0, fingerprint="a")))
+
+
 def test_an_alert_that_joins_a_running_episode_opens_none() -> None:
     """Steps are counted per target and trigger, whatever the number of alerts."""
     record = folded(

@@ -729,6 +729,7 @@ def test_the_budget_is_waited_for() -> None:
     decision = look(observed(4), record("more", pol=pol), pol, budget=Budget(up=0, up_until=at(44)))
     assert decision.reason is Reason.BUDGET_SPENT
     assert "12:00:44Z" in decision.message
+    assert decision.look_again_at == at(44)
 
 
 # --- 23: dry run -----------------------------------------------------------------------------------
@@ -784,3 +785,15 @@ def test_a_group_of_ten_thousand_names_a_few() -> None:
     alerts = {str(i): span("more", fingerprint=str(i)) for i in range(100)}
     decision = look(observed(4), replace(record("more"), alerts=alerts))
     assert len(decision.alerts) == 16
+
+
+def test_of_very_many_alerts_the_freshest_counts() -> None:
+    """All but one are unknown; and of the silenced ones none is."""
+    alerts = {str(i): span("more", fingerprint=str(i), heard=-2000) for i in range(100)}
+    alerts["77"] = replace(alerts["77"], last_seen_at=at(0))
+    rec = replace(record(), alerts=alerts)
+    fresh = look(observed(4), rec, policy(max_replicas=4))
+    assert (fresh.reason, fresh.alerts, fresh.look_again_at) == (Reason.AT_MAX_REPLICAS, ("77",), at(900))
+    alerts["78"] = replace(alerts["78"], last_seen_at=at(0), suppressed=True)
+    alerts["77"] = replace(alerts["77"], firing=False)
+    assert look(observed(4), rec).reason is Reason.SILENCED
