@@ -252,6 +252,29 @@ def test_rematch_opens_an_episode_for_a_trigger_that_is_new() -> None:
     assert episode_id(back) == episode_id(folded(fires("more"))), "a slip in the file costs no step"
 
 
+def test_rematch_leaves_a_running_episode_alone() -> None:
+    """Also when the alert that opened it is over: steps stay counted across a reload."""
+    record = folded(
+        fires("more", 0, fingerprint="a"),
+        fires("more", 10, fingerprint="b"),
+        resolves("more", 20, fingerprint="a"),
+    )
+    assert rematch(record, settings(policy(MORE))) is record
+
+
+def test_rematch_ends_the_episode_of_a_trigger_that_lost_its_alerts() -> None:
+    """They fire on, for another trigger; what it had resolved before may still re-open."""
+    wide = replace(MORE, name="wide", matchers=(parse('fp="b"'),))
+    record = folded(
+        fires("more", 0, fingerprint="a"),
+        fires("more", 10, fingerprint="b", labels={"fp": "b"}),
+        resolves("more", 20, fingerprint="a"),
+    )
+    matched = rematch(record, settings(policy(wide, MORE)))
+    assert matched.episodes["inference/more"].ended_at is not None
+    assert matched.episodes["inference/wide"].ended_at is None
+
+
 def test_prune_forgets_what_can_matter_no_more() -> None:
     """A resolved alert goes when it could no longer re-open usefully, with its episode and steps."""
     record = folded(fires("more"), resolves("more", 100), fires("less", 20000))
