@@ -115,7 +115,7 @@ def test_no_value(fake: FakeApi, answer: object, words: str) -> None:
     assert value.error.startswith(fake.url)
     assert "\n" not in value.error
     assert value.at == NOW
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 3.0
 
 
 def test_query_on_the_wire(fake: FakeApi) -> None:

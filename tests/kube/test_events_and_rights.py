@@ -93,7 +93,7 @@ def test_recording_never_blocks(events: FakeApi, cluster: KubeCluster) -> None:
     began = time.monotonic()
     for number in range(2000):
         cluster.events(VLLM, AS_READ, "Held", str(number))
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 3.0
     assert cluster._recorder.dropped >= 990
     cluster.connection.close()
 
