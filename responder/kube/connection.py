@@ -196,14 +196,8 @@ class Connection:
                 self._on_call(call.method, outcome, time.monotonic() - began)
 
     def _exchange(self, call: Call, until: float) -> bytes:
-        """The body of a 2xx answer. After a 401 the credentials are read again, once: tokens rotate."""
-        used = self._client
+        """The body of a 2xx answer."""
         response = self._open(call, self._remaining(until))
-        if response.status == 401:
-            response.drain_conn()
-            response.release_conn()
-            if self._reread(used):
-                response = self._open(call, self._remaining(until))
         end = time.monotonic() + self._remaining(until)
         try:
             if not 200 <= response.status < 300:
@@ -216,7 +210,17 @@ class Connection:
             response.release_conn()
 
     def _open(self, call: Call, read_timeout: float) -> urllib3.HTTPResponse:
-        client = self._client
+        """The answer, its body unread. After a 401 the credentials are read again, once: tokens rotate."""
+        used = self._client
+        response = self._send(used, call, read_timeout)
+        if response.status != 401:
+            return response
+        if not self._reread(used):
+            return response
+        response.close()
+        return self._send(self._client, call, read_timeout)
+
+    def _send(self, client: Any, call: Call, read_timeout: float) -> urllib3.HTTPResponse:
         try:
             headers = {"Accept": "application/json", "User-Agent": "gpu-responder", **authorization(client)}
             if call.data is not None:

@@ -155,7 +155,7 @@ class Recorder:
             "metadata": {"name": name, "namespace": note.ref.namespace},
             "involvedObject": {
                 "apiVersion": f"{note.ref.group}/{version}" if note.ref.group else version,
-                "kind": note.ref.kind,
+                "kind": resource.kind if resource else note.ref.kind,
                 "namespace": note.ref.namespace,
                 "name": note.ref.name,
                 "uid": note.uid,

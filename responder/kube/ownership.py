@@ -86,8 +86,11 @@ class Owners:
     def of(self, ref: TargetRef, details: Details) -> Ownership:
         """The first of ScaledObject, HPA and scaling owner; `known` is False where that must not be read."""
         known = True
+        resource = self._discovery.find(ref.group, ref.kind)
+        # As the server spells the kind: a policy may say "deployment", an autoscaler never does.
+        target = (ref.group, resource.kind if resource else ref.kind, ref.name)
         for kind in ("ScaledObject", "HorizontalPodAutoscaler"):
-            name = self._autoscaler(kind, ref.namespace, (ref.group, ref.kind, ref.name))
+            name = self._autoscaler(kind, ref.namespace, target)
             if name is None:
                 known = False
             elif name:

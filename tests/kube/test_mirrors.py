@@ -227,6 +227,26 @@ def test_close_leaves_no_thread(world: World) -> None:
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("mirror")], 3)
 
 
+def test_watch_with_a_token_that_rotated(world: World, tmp_path: Path) -> None:
+    """A watch that is refused reads the credentials again, too."""
+    token = tmp_path / "token"
+    token.write_text("old")
+    config = {
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": world.server.url}}],
+        "users": [{"name": "a", "user": {"tokenFile": str(token)}}],
+    }
+    (tmp_path / "rotating").write_bytes(msgspec.json.encode(config))
+    cluster = KubeCluster(str(tmp_path / "rotating"), timeout=2, deadline=4)
+    token.write_text("admin")
+    query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": "1"}
+    lines = cluster.connection.watch("/api/v1/namespaces", "watch namespaces", query, 5.0)
+    assert b"ADDED" in next(iter(lines))
+    lines.close()
+    cluster.close()
+
+
 SELECTORS = {
     "equal": ("a=1", {"a": "1"}, {"a": "2"}),
     "equal, twice the sign": ("a==1,b=2", {"a": "1", "b": "2"}, {"a": "1"}),

@@ -44,6 +44,13 @@ def test_recorded_hpa(api: FakeApi, cluster: KubeCluster) -> None:
     assert ownership(cluster) == Ownership(owner="HorizontalPodAutoscaler rec/vllm")
 
 
+def test_kind_in_lower_case(api: FakeApi, cluster: KubeCluster) -> None:
+    """A policy that says "deployment" is not blind to the HPA on the Deployment."""
+    api.answers[HPAS] = recorded("hpa-list")
+    ref = TargetRef("rec", "deployment", "vllm")
+    assert cluster.ownership(ref, cluster.workload(ref)).owner == "HorizontalPodAutoscaler rec/vllm"
+
+
 OTHERS = {
     "another name": hpa("other"),
     "another kind of that name": hpa("vllm", "StatefulSet"),
