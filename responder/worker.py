@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from gunicorn import glogging
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from responder.errors import ResponderError
+
 log = logging.getLogger(__name__)
 
 ACTOR = "actor"
@@ -24,6 +26,7 @@ LINGER_SECONDS = 0.02
 SOCKET_SECONDS = 5
 """A client that neither sends nor reads for so long loses its connection, and gives a thread back."""
 SPARE_THREADS = 4
+RETRY_SECONDS = 2.0
 
 
 class Actor(Protocol):
@@ -79,15 +82,16 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
     def _act(self) -> None:
         for listener in self.sockets:
             listener.close()
-        actor, wake = self.roles.actor()
+        made = self._make_actor()
+        if made is None:
+            return
+        actor, wake = made
         stop = threading.Event()
         thread = threading.Thread(target=self._run_actor, args=(actor, stop), name="actor", daemon=True)
         self.failed = False
         thread.start()
         while self.alive and thread.is_alive() and self.ppid == os.getppid():
-            # A signal writes to this pipe, so that a stop is not waited for.
-            if select.select([self.PIPE[0]], [], [], 1.0)[0]:
-                os.read(self.PIPE[0], 4096)
+            self._signalled(1.0)
         stop.set()
         wake()
         thread.join(self.cfg.graceful_timeout)
@@ -95,6 +99,28 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
             # Not to start anew without end and without pause.
             time.sleep(1)
             sys.exit(1)
+
+    def _make_actor(self) -> tuple[Actor, Callable[[], None]] | None:
+        """The actor, as soon as what it needs is there; None when told to stop first.
+
+        Intake does without it: a kubeconfig that is wrong must not keep deliveries out.
+        """
+        told = ""
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            try:
+                return self.roles.actor()
+            except ResponderError as error:
+                if str(error) != told:
+                    log.error("nothing is scaled, for the actor cannot start: %s", error)
+                told = str(error)
+            self._signalled(RETRY_SECONDS)
+        return None
+
+    def _signalled(self, seconds: float) -> None:
+        """Wait so long, or until a signal: each writes to this pipe."""
+        if select.select([self.PIPE[0]], [], [], seconds)[0]:
+            os.read(self.PIPE[0], 4096)
 
     def _run_actor(self, actor: Actor, stop: threading.Event) -> None:
         try:

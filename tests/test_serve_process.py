@@ -422,6 +422,22 @@ class TestStarting:
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
 
+    def test_takes_deliveries_in_though_the_cluster_is_not_configured(self, tmp_path: Path) -> None:
+        """A wrong kubeconfig is told in one sentence and mended without a restart; intake goes on meanwhile."""
+        (tmp_path / "policies.yaml").write_text(POLICIES)
+        port, log = free_port(), tmp_path / "log"
+        command = [sys.executable, "-m", "responder", "serve", "--policy", str(tmp_path / "policies.yaml")]
+        command += ["--store", f"sqlite:{tmp_path}/store.db", "--bind", f"127.0.0.1:{port}"]
+        with log.open("ab") as output:
+            process = subprocess.Popen([*command, "--kubeconfig", str(tmp_path / "nowhere")], stderr=output)
+        service = Serving(process, tmp_path, port, log)
+        try:
+            until(lambda: "nowhere does not exist; check --kubeconfig" in log.read_text())
+            assert until(lambda: service.deliver("kept")) == 200
+            assert "Traceback" not in log.read_text()
+        finally:
+            assert service.stop() == 0
+
     def test_says_that_the_port_is_taken(self, tmp_path: Path) -> None:
         """And ends."""
         with socket.socket() as taken:
