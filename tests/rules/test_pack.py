@@ -178,3 +178,23 @@ def test_identity_labels_are_what_they_are_called_everywhere() -> None:
     anchor = re.search(r"^x-gpu: &gpu \{(.+)\}$", text, re.MULTILINE)
     assert anchor is not None
     assert set(re.findall(r"(\w+):", anchor.group(1))) == IDENTITY - {"gpu_instance"} | {"scope"}
+
+
+def test_the_documentation_names_every_file_group_alert_and_recorded_workload_series() -> None:
+    """docs/rules.md does not fall behind the rules."""
+    text = (ROOT / "docs" / "rules.md").read_text()
+    missing = {Path(group.file).name for group in GROUPS if f"`{Path(group.file).name}`" not in text}
+    missing |= {group.name for group in GROUPS if f"`{group.name}`" not in text}
+    missing |= {
+        rule.name
+        for rule in ALERTS
+        if f"`{rule.name}`" not in text and not rule.name.startswith("GPUResponder")
+    }
+    for rule in RULES:
+        if rule.name.startswith("namespace_workload:") and not re.search(
+            "(bucket|seconds):rate5m$", rule.name
+        ):
+            series, _, operation = rule.name.removeprefix("namespace_workload:").partition(":")
+            if series not in text or f":{operation}" not in text:
+                missing.add(rule.name)
+    assert not missing
