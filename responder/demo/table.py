@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from responder.demo.run import Demo, workload_of
-from responder.demo.watch import Snapshot
+from responder.demo.watch import Snapshot, Verdict
 
 _BAR = 20
 
@@ -30,10 +30,8 @@ def panel(demo: Demo, snapshot: Snapshot) -> Group:
     table.add_row("utilization", f"{_bar(workload['utilization'])} {workload['utilization']:.0%}")
     table.add_row("replicas", _replicas(demo, workload))
     table.add_row("alerts", ", ".join(snapshot.firing) or "none")
-    if snapshot.verdict:
-        table.add_row("last decision", Text(f"{snapshot.verdict.reason}: {snapshot.verdict.message}"))
-    else:
-        table.add_row("last decision", "none yet")
+    table.add_row("last decision", _told(snapshot.verdict))
+    table.add_row("last change", _told(snapshot.change))
     addresses = demo.addresses
     return Group(
         table,
@@ -44,6 +42,10 @@ def panel(demo: Demo, snapshot: Snapshot) -> Group:
         ),
         Text(f"logs {demo.directory}   Ctrl-C ends", style="dim"),
     )
+
+
+def _told(verdict: Verdict | None) -> Text:
+    return Text(f"{verdict.reason}: {verdict.message}" if verdict else "none yet")
 
 
 def _replicas(demo: Demo, workload: dict[str, float]) -> Text:

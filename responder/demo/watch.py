@@ -36,6 +36,7 @@ class Snapshot:
     truth: dict[str, Any]
     firing: tuple[str, ...]
     verdict: Verdict | None
+    change: Verdict | None
 
 
 def get(url: str, fields: dict[str, str] | None = None) -> Any:
@@ -70,14 +71,19 @@ def firing_alerts(prometheus: str) -> tuple[str, ...]:
     return tuple(sorted(named))
 
 
-def last_verdict(responder: str, namespace: str, kind: str, name: str) -> Verdict | None:
-    """The newest line of the responder's history on one target."""
+def last_verdicts(
+    responder: str, namespace: str, kind: str, name: str
+) -> tuple[Verdict | None, Verdict | None]:
+    """The newest line of the responder's history on one target, and the newest that changed replicas."""
     decisions = get(
-        f"{responder}/api/v1/decisions", {"namespace": namespace, "kind": kind, "name": name, "limit": "1"}
+        f"{responder}/api/v1/decisions", {"namespace": namespace, "kind": kind, "name": name, "limit": "50"}
     )["decisions"]
-    if not decisions:
-        return None
-    return Verdict(parse_time(decisions[0]["at"]), decisions[0]["reason"], decisions[0]["message"])
+    newest = next((_verdict(decision) for decision in decisions), None)
+    return newest, next((_verdict(each) for each in decisions if each["outcome"] == "applied"), None)
+
+
+def _verdict(decision: dict[str, Any]) -> Verdict:
+    return Verdict(parse_time(decision["at"]), decision["reason"], decision["message"])
 
 
 def scales(sim: str, target: Sequence[str]) -> tuple[ScaleSeen, ...]:
