@@ -29,6 +29,7 @@ from bench.load import Client, Run, wrk
 RESULTS = Path(__file__).parent / "results"
 TARGETS = 1000
 LATENCY_SAMPLES = 200
+PACE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
