@@ -27,7 +27,9 @@ def _pattern(_: object, pattern: str, instance: object, __: object) -> Iterator[
 
 
 _extend: Any = jsonschema.validators.extend  # Its stub has no types.
-_VALIDATOR = _extend(jsonschema.Draft202012Validator, {"pattern": _pattern})(SCHEMA)
+Validator: Any = _extend(jsonschema.Draft202012Validator, {"pattern": _pattern})
+"""Of JSON Schema 2020-12, for schemas whose faults are told by `worded`."""
+_VALIDATOR = Validator(SCHEMA)
 # Defaults that hold for some types of trigger only.
 STEP_DEFAULTS: Mapping[str, Any] = {"maxStepsPerEpisode": 1}
 SIZED_DEFAULTS: Mapping[str, Any] = {"evaluationSeconds": 30}
@@ -71,7 +73,12 @@ def check_schema(document: Document) -> None:
             key = next(key for key in missing if error.message.startswith(repr(key)))
             document.fault(path, f"key {key} is missing; add it")
             continue
-        document.fault(path, _WORDS.get(str(error.validator), _unworded)(error))
+        document.fault(path, worded(error))
+
+
+def worded(error: _Error) -> str:
+    """What is wrong with a value and what to write, to follow the key. Not for missing and unknown keys."""
+    return _WORDS.get(str(error.validator), _unworded)(error)
 
 
 def with_defaults(value: Mapping[str, Any]) -> dict[str, Any]:

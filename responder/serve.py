@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ class Options:
     value_max_age: float = 90.0
     workers: int = 1
     threads: int = 16
+    override_max_days: float = 30.0
     log_format: str = "human"
     certfile: str = ""
     keyfile: str = ""
@@ -137,6 +138,7 @@ class Process:
                 draining=draining,
                 safe_mode=self._safe_mode,
                 started_at=self._started_at,
+                override_max=timedelta(days=self._options.override_max_days),
             ),
             blueprints(),
         )
@@ -158,9 +160,15 @@ class Process:
 
 def blueprints() -> "Sequence[Blueprint]":
     """The parts of the API besides webhook and operations."""
-    from responder.web.read import read  # noqa: PLC0415 - the actor needs no Flask
+    # The actor needs no Flask.
+    from responder.web.alertmanager import alertmanager  # noqa: PLC0415
+    from responder.web.audit import audit  # noqa: PLC0415
+    from responder.web.openapi import openapi  # noqa: PLC0415
+    from responder.web.overrides import overrides  # noqa: PLC0415
+    from responder.web.read import read  # noqa: PLC0415
+    from responder.web.silences import silences  # noqa: PLC0415
 
-    return (read,)
+    return (read, overrides, silences, alertmanager, audit, openapi)
 
 
 def make_actor(options: Options, store: SqliteStore, source: SettingsSource, started_at: datetime) -> Actor:
@@ -173,6 +181,7 @@ def make_actor(options: Options, store: SqliteStore, source: SettingsSource, sta
     from responder.store.holder import this_process  # noqa: PLC0415
 
     cluster = KubeCluster(options.kubeconfig, on_call=observer.called)
+    cluster.keep_current()
     return actor.Actor(
         store,
         cluster,
@@ -180,7 +189,7 @@ def make_actor(options: Options, store: SqliteStore, source: SettingsSource, sta
         [AlertmanagerClient(url) for url in options.alertmanager_urls],
         source,
         holder=this_process(),
-        observer=observer.Observer(),
+        observer=observer.Observer(cluster),
         started_at=started_at,
         lookup=PodLookup(cluster, store.ring),
     )
@@ -381,6 +390,13 @@ def _announce(options: Options) -> None:
     default=16,
     envvar="GPU_RESPONDER_THREADS",
     help="Threads of each of them.",
+)
+@click.option(
+    "--override-max-days",
+    type=click.FloatRange(min=0, max=3650, min_open=True),
+    default=30.0,
+    envvar="GPU_RESPONDER_OVERRIDE_MAX_DAYS",
+    help="An override must end within so many days.",
 )
 @click.option(
     "--log-format",

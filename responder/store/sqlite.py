@@ -213,23 +213,22 @@ class SqliteStore:
         """Overrides in force or to come, by id; with those that ended, if asked."""
         return self._ending("overrides", Override, include_ended)
 
-    def put_override(self, override: Override) -> None:
-        """Keep an override, in place of the one with its id, and wake the actor."""
+    def put_override(self, override: Override, audit: AuditEntry | None = None) -> None:
+        """Keep an override, in place of the one with its id, with its line of the audit, and wake the actor."""
         ends = override.ends_at if override.expired_at is None else min(override.ends_at, override.expired_at)
-        self._put_ending("overrides", override.id, ends, encode(override))
+        self._put_ending("overrides", override.id, ends, encode(override), audit)
 
     def silences(self, include_expired: bool = False) -> tuple[Silence, ...]:
         """Silences in force or to come, by id; with those that expired, if asked."""
         return self._ending("silences", Silence, include_expired)
 
-    def put_silence(self, silence: Silence) -> None:
-        """Keep a silence, in place of the one with its id, and wake the actor."""
-        self._put_ending("silences", silence.id, silence.ends_at, encode(silence))
+    def put_silence(self, silence: Silence, audit: AuditEntry | None = None) -> None:
+        """Keep a silence, in place of the one with its id, with its line of the audit, and wake the actor."""
+        self._put_ending("silences", silence.id, silence.ends_at, encode(silence), audit)
 
     def audit(self, entry: AuditEntry) -> None:
         """Add a line to the audit; there is no way to change one."""
-        row = (entry.at.timestamp(), encode(entry))
-        self._writer.run(lambda c: _insert(c, "INSERT INTO audit (at, body) VALUES (?, ?)", row))
+        self._writer.run(lambda c: _insert_audit(c, entry))
 
     def audits(self, limit: int) -> list[AuditEntry]:
         """The newest lines of the audit, newest first."""
@@ -391,12 +390,16 @@ class SqliteStore:
         rows = self._read(query, (after,))
         return tuple(decode(body, noun) for (body,) in rows)
 
-    def _put_ending(self, table: str, identity: str, ends_at: datetime, body: bytes) -> None:
+    def _put_ending(
+        self, table: str, identity: str, ends_at: datetime, body: bytes, audit: AuditEntry | None
+    ) -> None:
         insert = f"INSERT OR REPLACE INTO {table} (id, ends_at, body) VALUES (?, ?, ?)"  # noqa: S608
         prune = f"DELETE FROM {table} WHERE ends_at < ? AND id != ?"  # noqa: S608 - our own table
 
         def put(c: sqlite3.Connection) -> None:
             c.execute(insert, (identity, ends_at.timestamp(), body))
+            if audit is not None:
+                _insert_audit(c, audit)
             c.execute(prune, (self._clock() - KEPT_ENDED.total_seconds(), identity))
 
         self._writer.run(put, rings=True)
@@ -421,6 +424,10 @@ _INSERT_HISTORY = (
 
 def _insert(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
     connection.execute(statement, values)
+
+
+def _insert_audit(connection: sqlite3.Connection, entry: AuditEntry) -> None:
+    connection.execute("INSERT INTO audit (at, body) VALUES (?, ?)", (entry.at.timestamp(), encode(entry)))
 
 
 def _try(connection: sqlite3.Connection) -> None:

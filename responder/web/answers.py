@@ -30,9 +30,15 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     )
 
 
-def error_answer(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def error_answer(
+    path: str,
+    status: int,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Response:
     """One sentence, in the form that the route's clients read: Alertmanager's are told by a bare string."""
-    body: Any = message if path.startswith("/api/v2/") else {"error": message}
+    body: Any = message if path.startswith("/api/v2/") else {"error": message, **(more or {})}
     return answer(body, status, headers)
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app, g, request
@@ -11,11 +11,12 @@ from werkzeug.exceptions import HTTPException
 
 from responder import metrics
 from responder.errors import ConfigError, StoreUnavailable
-from responder.model import Override, Record, Span
+from responder.model import AuditEntry, Override, Record, Silence, Span
 from responder.policy import Settings
 from responder.store import StoredEntry
 from responder.web.answers import SECURITY_HEADERS, error_answer
 from responder.web.auth import Access, Identity, Refused, Role
+from responder.web.bodies import LARGEST_BODY
 from responder.web.intake import Inbox, Intake
 from responder.web.problems import BadRequest
 
@@ -31,7 +32,12 @@ class Store(Inbox, metrics.State, Protocol):
     def ring(self) -> None: ...
     def record(self, key: str) -> tuple[Record, int] | None: ...
     def records(self) -> Iterator[tuple[Record, int]]: ...
+    def intents(self) -> list[Record]: ...
     def overrides(self, include_ended: bool = False) -> tuple[Override, ...]: ...
+    def put_override(self, override: Override, audit: AuditEntry | None = None) -> None: ...
+    def silences(self, include_expired: bool = False) -> tuple[Silence, ...]: ...
+    def put_silence(self, silence: Silence, audit: AuditEntry | None = None) -> None: ...
+    def audits(self, limit: int) -> list[AuditEntry]: ...
     def history(
         self,
         *,
@@ -65,6 +71,8 @@ class Services:
     draining: Callable[[], bool] = lambda: False
     safe_mode: metrics.SafeMode = _no_safe_mode
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    override_max: timedelta = timedelta(days=30)
+    """The furthest end of a new override."""
 
 
 def services() -> Services:
@@ -92,6 +100,7 @@ def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flas
     from responder.web.operations import operations  # noqa: PLC0415 - it uses what is defined here
 
     app = Flask(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
     app.extensions["gpu-responder"] = services
     app.register_blueprint(operations)
     for blueprint in blueprints:
@@ -141,7 +150,8 @@ def _wrong_config(error: ConfigError) -> Response:
 
 
 def _bad_request(error: BadRequest) -> Response:
-    return error_answer(request.path, error.status, str(error))
+    more = {} if error.near is None else {"near": list(error.near)}
+    return error_answer(request.path, error.status, str(error), more=more)
 
 
 def _http_error(error: HTTPException) -> Response:

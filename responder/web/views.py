@@ -152,11 +152,12 @@ def _alert(span: Span, policy: Policy | None, settings: Settings, now: datetime)
         "lastSeenAt": stamp(span.last_seen_at),
         "labels": dict(span.labels),
         "annotations": dict(span.annotations),
-        "generatorURL": span.generator_url if _is_link(span.generator_url) else "",
+        "generatorURL": span.generator_url if is_link(span.generator_url) else "",
     }
 
 
-def _is_link(url: str) -> bool:
+def is_link(url: str) -> bool:
+    """True if the address may stand in a link."""
     return url.startswith(("http://", "https://"))
 
 

@@ -1,0 +1,44 @@
+"""Parameters of a request's query, read strictly. All raise BadRequest."""
+
+from datetime import datetime
+
+from flask import request
+
+from responder.matchers import Matcher, parse
+from responder.web.bodies import parse_moment
+from responder.web.problems import BadRequest
+
+MAX_LIMIT = 10_000
+
+
+def limit(default: int = 100) -> int:
+    """`limit`, from 1 to MAX_LIMIT."""
+    text = request.args.get("limit", str(default))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
+        raise BadRequest(f"limit: {text[:40]!r} is no whole number from 1 to {MAX_LIMIT}")
+    return int(text)
+
+
+def moment(key: str) -> datetime | None:
+    """A time; None if it is not given."""
+    text = request.args.get(key)
+    # A plus sign that was not escaped has become a space.
+    return parse_moment(key, text.replace(" ", "+")) if text else None
+
+
+def switch(key: str, default: bool = False) -> bool:
+    """`true` or `false`."""
+    text = request.args.get(key)
+    if text is None:
+        return default
+    if text not in ("true", "false"):
+        raise BadRequest(f"{key}: {text[:40]!r} is neither true nor false")
+    return text == "true"
+
+
+def matchers(key: str) -> tuple[Matcher, ...]:
+    """Matchers, one to a parameter, which may be repeated."""
+    try:
+        return tuple(parse(text) for text in request.args.getlist(key))
+    except ValueError as error:
+        raise BadRequest(f"{key}: {str(error).rstrip('.')}") from None
