@@ -141,7 +141,7 @@ def _unknown(look: Look, claim: Claim) -> str:
 
 def _cooling(look: Look, way: Direction) -> Decision | None:
     case, now = look.case, look.now
-    found = cooldown(case.policy, case.ledger, case.record.foreign_at, way, now)
+    found = cooldown(case.policy, case.ledger, case.record.foreign_at, way)
     if found is None or now >= found.until:
         look.step("cooldown", "no cooldown runs")
         return None
@@ -253,15 +253,16 @@ def _placed(look: Look) -> Decision | None:
     case, room = look.case, look.case.observed.schedulable
     if room is None or case.policy.capacity is Capacity.IGNORE or look.replicas - look.current <= room:
         return None
+    scarce = case.observed.scarce or "GPUs"
     if case.policy.capacity is Capacity.REPORT:
-        told = f"only {room} of them can be placed now"
+        told = f"only {room} of them can be placed now for want of {scarce}"
         look.limits.append(told)
         look.step("capacity", told)
         return None
     if room <= 0:
-        why = f"{_subject_text(look)}, but no further replica can be placed for want of GPUs"
+        why = f"{_subject_text(look)}, but no further replica can be placed for want of {scarce}"
         return look.hold("capacity", Reason.NO_CAPACITY, why)
-    look.limit("capacity", look.current + room, f"the GPUs that are free ({room} more can be placed)")
+    look.limit("capacity", look.current + room, f"the free {scarce} ({room} more can be placed)")
     return None
 
 

@@ -2,7 +2,7 @@
 
 Windows and rates mean what autoscaling/v2 means by them; see `calculateScaleUpLimitWithScalingRules` and
 `stabilizeRecommendationWithBehaviors` in Kubernetes' horizontal.go. A window or period that ends at `now`
-does not count what lies exactly its length back.
+does not count what lies exactly its length back. No time is later than now: see `ledger.clamped`.
 """
 
 import math
@@ -30,12 +30,10 @@ class Rate:
     """The furthest that rates let a change go, and the rate policy that says so."""
 
     limit: int
-    policy: RatePolicy | None = None
+    policy: RatePolicy
 
     @property
     def text(self) -> str:
-        if self.policy is None:
-            return "its rate policies"
         percent = self.policy.type is ScaleType.PERCENT
         size = f"{self.policy.value} %" if percent else count(self.policy.value, "pod")
         return f"{size} per {seconds(self.policy.period)}"
@@ -52,22 +50,17 @@ def looks_back(policy: Policy) -> timedelta:
     return max(*(rules.stabilization_window for rules in both), *periods)
 
 
-def past(at: datetime, now: datetime) -> datetime:
-    """A recorded time later than now, left by a clock that was set back, counts as now."""
-    return min(at, now)
-
-
 def cooldown(
-    policy: Policy, ledger: Ledger, foreign_at: datetime | None, direction: Direction, now: datetime
+    policy: Policy, ledger: Ledger, foreign_at: datetime | None, direction: Direction
 ) -> Cooldown | None:
     """What this direction has to wait for longest, over or not."""
     own = rules_of(policy, direction).cooldown
     waits: list[Cooldown] = []
     for at, after in _own_changes(ledger, direction):
-        waits.append(_cooldown(at, after, own, now))
+        waits.append(Cooldown(at + own, after, at, own))
     if foreign_at is not None:
         longer = max(policy.scale_up.cooldown, policy.scale_down.cooldown)
-        waits.append(_cooldown(foreign_at, "somebody else's change", longer, now))
+        waits.append(Cooldown(foreign_at + longer, "somebody else's change", foreign_at, longer))
     return max(waits, key=lambda wait: wait.until, default=None)
 
 
@@ -78,17 +71,13 @@ def _own_changes(ledger: Ledger, direction: Direction) -> Iterable[tuple[datetim
         yield ledger.last_down_at, "the last scale-down"
 
 
-def _cooldown(at: datetime, after: str, length: timedelta, now: datetime) -> Cooldown:
-    return Cooldown(past(at, now) + length, after, past(at, now), length)
-
-
 def waits_for_ready(policy: Policy, ledger: Ledger, current: int, ready: int, now: datetime) -> int | None:
     """How many replicas must be ready before the next step up; None when it need not wait."""
     if ledger.last_up_at is None or ledger.last_up_to is None:
         return None
     # Fewer are there if they were taken away since; what is not there cannot become ready.
     asked = min(ledger.last_up_to, current)
-    if ready >= asked or now >= past(ledger.last_up_at, now) + policy.ready_timeout:
+    if ready >= asked or now >= ledger.last_up_at + policy.ready_timeout:
         return None
     return asked
 
@@ -107,11 +96,11 @@ def _within(ledger: Ledger, current: int, asked: int, window: timedelta, now: da
         return found
     start = now - window
     steps = ledger.recommendations
-    if not steps or past(steps[0].at, now) > start:
+    if not steps or steps[0].at > start:
         # Before the first of them nothing asked for anything.
         found.append(current)
     for index, step in enumerate(steps):
-        end = past(steps[index + 1].at, now) if index + 1 < len(steps) else now
+        end = steps[index + 1].at if index + 1 < len(steps) else now
         if end > start:
             found.append(current if step.replicas is None else step.replicas)
     return found
@@ -143,9 +132,7 @@ def rate(
 def net_change(ledger: Ledger, period: timedelta, now: datetime) -> int:
     """Replicas that our own changes added within the period, less those they removed."""
     start = now - period
-    return sum(
-        change.to_replicas - change.from_replicas for change in ledger.changes if past(change.at, now) > start
-    )
+    return sum(change.to_replicas - change.from_replicas for change in ledger.changes if change.at > start)
 
 
 def _proposed(policy: RatePolicy, start: int, up: bool) -> int:

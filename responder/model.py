@@ -95,6 +95,13 @@ class TargetRef:
         return self.key
 
 
+def target_of_key(key: str) -> TargetRef:
+    """The target of a key; its kind stays in lower case, as discovery finds it too."""
+    namespace, kind, name = key.split("/", 2)
+    kind, custom, group = kind.partition(".")
+    return TargetRef(namespace, kind, name, group if custom else "apps")
+
+
 @dataclass(frozen=True, slots=True)
 class Notification:
     """One alert of one delivery, as received. `ends_at` is None while it fires."""
@@ -428,6 +435,8 @@ class Observed:
     budget: Budget = Budget()
     schedulable: int | None = None
     """More replicas than now that could be placed; None when not asked."""
+    scarce: str = ""
+    """The extended resources that bound `schedulable`."""
 
 
 @dataclass(frozen=True, slots=True)

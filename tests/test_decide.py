@@ -527,6 +527,26 @@ def test_alerts_of_another_policy_only_hold() -> None:
     assert look(observed(4), replace(rec, alerts={"less": ours}), pol).desired == 3
 
 
+@pytest.mark.parametrize(
+    ("alerts", "expected"),
+    [
+        pytest.param({"less": span("less")}, 3, id="alone it asks for 3"),
+        pytest.param(
+            {"less": span("less"), "more": span("more", suppressed=True)}, None, id="an up is silenced"
+        ),
+        pytest.param({"less": span("less"), "more": span("more", heard=-1000)}, None, id="an up is unknown"),
+        pytest.param(
+            {"less": span("less"), "more": span("more", labels={"namespace": "x"})}, None, id="another's"
+        ),
+        pytest.param({"less": span("less"), "more": span("more")}, 5, id="an up fires"),
+    ],
+)
+def test_what_is_recommended_beside_a_down_trigger(alerts: dict[str, Any], expected: int | None) -> None:
+    """Less is not wanted while an up trigger forbids it: the down window starts when that is over."""
+    rec = replace(record(), alerts={**alerts, "less": span("less", heard=0)})
+    assert look(observed(4), rec).recommendation == expected
+
+
 # --- Of several ------------------------------------------------------------------------------------
 
 
@@ -720,7 +740,7 @@ def test_capacity(capacity: Capacity, room: int | None, expected: object) -> Non
     decision = look(observed(4, value=60, schedulable=room), record("sized"), policy(capacity=capacity))
     assert (decision.desired if decision.acts else decision.reason) == expected
     if capacity is Capacity.REPORT:
-        assert "only 1 of them can be placed now" in decision.message
+        assert "can be placed now for want of GPUs" in decision.message
 
 
 def test_the_budget_is_waited_for() -> None:

@@ -111,6 +111,8 @@ def test_bounds_that_exclude_each_other_spend_less() -> None:
     """A minimum of 6 from one, a maximum of 4 from another: 4."""
     bounds = (override(BOUNDS, min_replicas=6, id="a"), override(BOUNDS, max_replicas=4, id="b"))
     assert look(*bounds, names=("more",), replicas=2).desired == 4
+    assert look(*bounds, pin(9), replicas=2).desired == 4
+    assert look(*bounds, names=("less",), replicas=6).desired == 5
 
 
 def test_an_override_not_in_force_decides_nothing() -> None:
