@@ -444,6 +444,8 @@ def test_a_target_switched_off_stays_off() -> None:
     assert outcome(look(observed(0), record("more"))) == (0, Reason.SWITCHED_OFF)
     rec = record("more", ledger=ledger(changes=(change(-99, 1, 0),)), foreign_at=at(-50))
     assert outcome(look(observed(0), rec, policy(min_replicas=0))) == (0, Reason.SWITCHED_OFF)
+    never = record("more", ledger=ledger(changes=(change(-99, 1, 4),)))
+    assert outcome(look(observed(0), never)) == (0, Reason.SWITCHED_OFF)
 
 
 def test_wake_from_zero_and_a_zero_of_our_own() -> None:
