@@ -58,6 +58,12 @@ def settle(intent: Intent, live: Workload | None) -> Settlement:
             message="the target's spec has not changed since",
             may_land=live.resource_version == intent.resource_version,
         )
+    if _leaves_no_trace(intent) and not live.manager and live.replicas == intent.to_replicas:
+        # Not foreign: if it was somebody else's change, it came to what we wanted.
+        return Settlement(
+            Outcome.UNCERTAIN,
+            message=f"spec.replicas is {live.replicas} and nobody holds it, as our write would have left it",
+        )
     ours = live.manager == MANAGER
     if ours and live.replicas == intent.to_replicas:
         return Settlement(Outcome.APPLIED, message=f"{MANAGER} holds spec.replicas at {live.replicas}")
@@ -78,6 +84,15 @@ def settle(intent: Intent, live: Workload | None) -> Settlement:
         message=f"spec changed {live.generation - intent.generation} times since, and "
         f"{live.manager or 'nobody'} holds spec.replicas at {live.replicas} now",
     )
+
+
+def _leaves_no_trace(intent: Intent) -> bool:
+    """True if the API server would not keep us as the manager of what is written.
+
+    A Scale at 0 omits spec.replicas, which takes the field from every manager, and a scale write does not begin
+    to track a field that nobody holds (recorded of Kubernetes 1.36).
+    """
+    return intent.to_replicas == 0 or not intent.manager
 
 
 def account(record: Record, live: Workload | None, now: datetime) -> Settled:

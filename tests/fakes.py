@@ -240,9 +240,9 @@ class ModelServer:
     owners: dict[str, str] = field(default_factory=dict)
     _made: int = 0
 
-    def add(self, ref: TargetRef = REF, replicas: int = 2) -> Thing:
+    def add(self, ref: TargetRef = REF, replicas: int = 2, manager: str = "helm") -> Thing:
         self._made += 1
-        thing = Thing(f"uid-{self._made}", replicas, resource_version=100 * self._made)
+        thing = Thing(f"uid-{self._made}", replicas, manager, resource_version=100 * self._made)
         self.things[ref.key] = thing
         return thing
 
@@ -257,12 +257,16 @@ class ModelServer:
         thing.generation += 1
         thing.resource_version += 1
 
-    def replicas_write(self, ref: TargetRef, replicas: int, manager: str = "kubectl") -> None:
+    def replicas_write(
+        self, ref: TargetRef, replicas: int, manager: str = "kubectl", *, by_scale: bool = False
+    ) -> None:
         thing = self.things[ref.key]
         if thing.replicas == replicas:
             return
         self.effects.append(Effect(ref.key, manager, thing.replicas, replicas))
-        thing.replicas, thing.manager = replicas, manager
+        # A Scale at 0 omits the field, and a scale write does not begin to track what nobody holds.
+        untracked = by_scale and (replicas == 0 or not thing.manager)
+        thing.replicas, thing.manager = replicas, "" if untracked else manager
         thing.generation += 1
         thing.resource_version += 1
 
@@ -277,7 +281,7 @@ class ModelServer:
         thing = self._get(ref)
         if (thing.uid, str(thing.resource_version)) != (read.uid, read.resource_version):
             raise Conflict(f"{ref} has changed")
-        self.replicas_write(ref, replicas, MANAGER)
+        self.replicas_write(ref, replicas, MANAGER, by_scale=True)
 
     def ours(self, ref: TargetRef = REF) -> list[Effect]:
         """Effects of our writes."""

@@ -232,3 +232,48 @@ def test_a_refusal_is_closed_with_its_reason():
     """History names what the server objected to."""
     closed = withdraw(account(RECORD, UNTOUCHED, NOW), NOW, Outcome.FAILED, "no right", Reason.FORBIDDEN)
     assert [(line.outcome, line.reason) for line in closed.entries] == [(Outcome.FAILED, Reason.FORBIDDEN)]
+
+
+TO_ZERO = replace(INTENT, from_replicas=2, to_replicas=0, manager=MANAGER)
+FROM_NOBODY = replace(INTENT, from_replicas=0, to_replicas=1, manager="")
+
+
+@pytest.mark.parametrize(
+    ("intent", "live", "outcome", "foreign"),
+    [
+        pytest.param(TO_ZERO, Workload("u1", 8, "101", 0, ""), Outcome.UNCERTAIN, False, id="at 0 as asked"),
+        pytest.param(
+            TO_ZERO, Workload("u1", 8, "101", 2, MANAGER), Outcome.NOT_APPLIED, False, id="still held by us"
+        ),
+        pytest.param(
+            TO_ZERO, Workload("u1", 8, "101", 0, "helm"), Outcome.NOT_APPLIED, True, id="0 held by another"
+        ),
+        pytest.param(
+            FROM_NOBODY, Workload("u1", 8, "101", 1, ""), Outcome.UNCERTAIN, False, id="from 0 as asked"
+        ),
+        pytest.param(
+            FROM_NOBODY, Workload("u1", 8, "101", 0, ""), Outcome.NOT_APPLIED, False, id="template changed"
+        ),
+        pytest.param(
+            FROM_NOBODY, Workload("u1", 8, "101", 4, ""), Outcome.NOT_APPLIED, True, id="another count"
+        ),
+        pytest.param(
+            FROM_NOBODY, Workload("u1", 9, "102", 0, ""), Outcome.UNCERTAIN, True, id="two changes, 0 again"
+        ),
+    ],
+)
+def test_a_write_that_leaves_no_trace_is_told_by_the_count_and_never_called_applied(
+    intent, live, outcome, foreign
+):
+    """A Scale at 0 omits replicas, so nobody holds them then, nor after: whose change it was cannot be read."""
+    found = settle.settle(intent, live)
+    assert (found.outcome, found.foreign) == (outcome, foreign)
+
+
+def test_an_untraceable_zero_of_ours_is_not_taken_for_a_person_s():
+    """The step is charged and no foreign change is dated, or the target would count as switched off for good."""
+    record = replace(RECORD, manager=MANAGER, intent=TO_ZERO)
+    settled = account(record, Workload("u1", 8, "101", 0, ""), NOW)
+    assert settled.record.ledger.steps == {"e1": 1}
+    assert settled.record.foreign_at is None
+    assert [entry.outcome for entry in settled.entries] == [Outcome.UNCERTAIN]
