@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -15,6 +16,8 @@ THREADS = 4
 KNOWN = 20_000
 TRIES = 8
 LONGEST_PAUSE = 60.0
+TOLD_SECONDS = 3600.0
+"""Why an alert leads to no target is logged again after so long."""
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +25,8 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Resolver(Protocol):
-    def resolve(self, labels: Mapping[str, str]) -> TargetRef | None:
-        """The topmost owner of the pod that has a scale. Raises TransientError and PermanentError."""
+    def locate(self, labels: Mapping[str, str]) -> TargetRef | Rejection:
+        """The pod's topmost owner that has a scale, or why there is none. TransientError, PermanentError."""
 
 
 class PodLookup:
@@ -35,6 +38,7 @@ class PodLookup:
         self._lock = threading.Lock()
         self._known: OrderedDict[Labels, TargetRef | Rejection] = OrderedDict()
         self._asked: set[Labels] = set()
+        self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._queue: queue.SimpleQueue[Labels | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -67,6 +71,8 @@ class PodLookup:
             found = self._look(dict(key))
             if self._stop.is_set():
                 return
+            if isinstance(found, Rejection):
+                self._tell(dict(key), found.message)
             with self._lock:
                 self._asked.discard(key)
                 self._known[key] = found
@@ -74,12 +80,23 @@ class PodLookup:
                     self._known.popitem(last=False)
             self._ring()
 
+    def _tell(self, labels: Mapping[str, str], why: str) -> None:
+        """Log why an alert leads nowhere; the same again only after a while: alerts are repeated."""
+        alert, now = labels.get("alertname", ""), time.monotonic()
+        with self._lock:
+            if now - self._told.get((alert, why), -TOLD_SECONDS) < TOLD_SECONDS:
+                return
+            self._told[alert, why] = now
+            while len(self._told) > KNOWN:
+                self._told.popitem(last=False)
+        log.warning("an alert leads to no target: %s", why, extra={"alert": alert})
+
     def _look(self, labels: Mapping[str, str]) -> TargetRef | Rejection:
         pause = 1.0
         error: ResponderError | None = None
         for _ in range(TRIES):
             try:
-                found = self._resolver.resolve(labels)
+                found = self._resolver.locate(labels)
             except TransientError as transient:
                 error = transient
                 if self._stop.wait(max(pause, min(transient.retry_after or 0, LONGEST_PAUSE))):
@@ -91,5 +108,5 @@ class PodLookup:
                 log.exception("cannot look up the target of an alert")
                 return Rejection("its target cannot be looked up")
             else:
-                return found or Rejection("its labels name no pod, or one without a scalable owner")
+                return found
         return Rejection(str(error))

@@ -22,7 +22,17 @@ from responder.model import (
     Value,
     Workload,
 )
-from responder.policy import Policy, Rejection, Settings, Trigger, value_query
+from responder.policy import Capacity, Policy, Rejection, Settings, Trigger, value_query
+
+
+class Fit(Protocol):
+    """Room for `more` replicas; `limit` names the extended resources that they ask for."""
+
+    @property
+    def more(self) -> int: ...
+
+    @property
+    def limit(self) -> str: ...
 
 
 class Cluster(Protocol):
@@ -34,6 +44,9 @@ class Cluster(Protocol):
     def pods(self, ref: TargetRef, workload: Workload) -> Pods: ...
 
     def ownership(self, ref: TargetRef, workload: Workload) -> Ownership: ...
+
+    def fit(self, ref: TargetRef, workload: Workload) -> Fit | None:
+        """How many more replicas can be placed; None where that cannot be told or GPUs do not bound it."""
 
     def scale(self, ref: TargetRef, workload: Workload, replicas: int, *, dry_run: bool = False) -> Workload:
         """Write the scale against the workload's resourceVersion. Conflict on 409.
@@ -111,6 +124,7 @@ def observe(
     pods = cluster.pods(record.target, live)
     standing = people.standing()
     word = will(settings, policy, record, people)
+    fit = None if policy.capacity is Capacity.IGNORE else cluster.fit(record.target, live)
     return Observed(
         workload=live,
         pods=pods,
@@ -125,6 +139,8 @@ def observe(
         freeze=word.freeze,
         safe_mode=alerts.safe_mode(settings, standing, now, started_at),
         budget=budget,
+        schedulable=None if fit is None else fit.more,
+        scarce="" if fit is None else fit.limit,
     )
 
 

@@ -1,107 +1,67 @@
-"""What the actor did, as metrics and log lines."""
+"""What people find on the target itself: which news become Events, and which do not."""
 
-import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from responder import metrics
-from responder.model import (
-    Failure,
-    HistoryEntry,
-    Intent,
-    Outcome,
-    Reason,
-    Record,
-    Span,
-    TargetRef,
-)
-from responder.observer import Observer, called
+from responder.model import Failure, HistoryEntry, Intent, Outcome, Reason, Record, TargetRef, target_of_key
+from responder.observer import Observer
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
-TARGET = TargetRef("inference", "Deployment", "vllm")
+VLLM = TargetRef("inference", "Deployment", "vllm")
 
 
-def grown(before: dict[str, float]) -> dict[str, float]:
-    return {
-        name: value - before.get(name, 0) for name, value in counted().items() if value != before.get(name, 0)
-    }
+class Told:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str, str]] = []
+
+    def tell(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str = "Normal") -> None:
+        self.events.append((ref.key, uid, reason, message, kind))
 
 
-def counted() -> dict[str, float]:
-    return {
-        sample.name.removeprefix("gpu_responder_")
-        + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
-        for family in metrics.registry.collect()
-        for sample in family.samples
-        if not sample.name.endswith(("_created", "_bucket"))
-    }
-
-
-def entry(outcome: Outcome | None) -> HistoryEntry:
-    return HistoryEntry(NOW, TARGET.key, 1, 3, Reason.SCALED_UP, "it is hot: 100%", outcome=outcome)
+def line(reason: Reason, desired: int = 2, outcome: Outcome | None = None) -> HistoryEntry:
+    return HistoryEntry(NOW, VLLM.key, 2, desired, reason, "because", outcome=outcome)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "expected"),
+    ("entry", "kinds"),
     [
-        pytest.param(None, {"decisions_total{ScaledUp}": 1}, id="a decision"),
-        pytest.param(Outcome.APPLIED, {"scale_operations_total{applied}": 1}, id="what became of a write"),
+        pytest.param(line(Reason.HELD), ["Normal"], id="a hold is told"),
+        pytest.param(line(Reason.OWNER_UNKNOWN), ["Warning"], id="one that wants mending warns"),
+        pytest.param(line(Reason.NOTHING_FIRING), [], id="quiet is no news"),
+        pytest.param(line(Reason.COOLDOWN), [], id="a cooldown comes with every episode"),
+        pytest.param(line(Reason.SCALED_UP, 3), [], id="a decision to act is told when it is done"),
+        pytest.param(line(Reason.SCALED_UP, 3, Outcome.APPLIED), [], id="and by scaled, not twice"),
+        pytest.param(line(Reason.EFFECT_UNCERTAIN, 3, Outcome.UNCERTAIN), ["Warning"], id="doubt is told"),
+        pytest.param(line(Reason.FORBIDDEN), [], id="failures are told by failed"),
     ],
 )
-def test_history_is_counted_and_logged_once(
-    outcome: Outcome | None, expected: dict[str, float], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A decision is one kind of line and its outcome another: neither is counted as both."""
-    before = counted()
-    with caplog.at_level(logging.INFO):
-        Observer().recorded(entry(outcome))
-    assert grown(before) == expected
-    [line] = caplog.records
-    assert (line.getMessage(), line.__dict__["target"], line.__dict__["to"]) == (
-        "it is hot: 100%",
-        TARGET.key,
-        3,
-    )
+def test_which_history_is_an_event(entry: HistoryEntry, kinds: list[str]) -> None:
+    """A target's Events are what a person there would want to know, once."""
+    told = Told()
+    Observer(told).recorded(entry)
+    assert [event[4] for event in told.events] == kinds
 
 
-def test_a_scale_is_timed_from_its_alerts() -> None:
-    """From the earliest start and the latest receipt of those that caused it; others do not count."""
-
-    def span(name: str, started: float, heard: float) -> Span:
-        ago = [NOW - timedelta(seconds=seconds) for seconds in (started, heard)]
-        return Span(name, {}, {}, True, ago[0], ago[0], ago[1])
-
-    spans = {"a": span("a", 30, 2), "b": span("b", 20, 1), "other": span("other", 9000, 9000)}
-    intent = Intent("i", "u", 1, 3, "7", 1, "m", NOW, Reason.SCALED_UP, "m", alerts=("a", "b", "gone"))
-    before = counted()
-    Observer().scaled(Record(TARGET, alerts=spans), intent, NOW)
-    assert grown(before) == {
-        "alert_to_scale_seconds_sum": 30,
-        "alert_to_scale_seconds_count": 1,
-        "receipt_to_scale_seconds_sum": 1,
-        "receipt_to_scale_seconds_count": 1,
-    }
+def test_scales_and_failures_are_events() -> None:
+    """With numbers, on the object of the uid; an API server that is away is told nothing."""
+    told = Told()
+    observer = Observer(told)
+    intent = Intent("i", "u", 2, 4, "7", 1, "m", NOW, Reason.SCALED_UP, "busy")
+    observer.scaled(Record(VLLM, uid="u"), intent, NOW)
+    observer.failed(VLLM, Failure(Reason.FORBIDDEN, "no right", NOW, NOW))
+    observer.failed(VLLM, Failure(Reason.API_UNAVAILABLE, "away", NOW, NOW))
+    assert told.events == [
+        (VLLM.key, "u", "ScaledUp", "2 to 4: busy", "Normal"),
+        (VLLM.key, "", "Forbidden", "no right", "Warning"),
+    ]
 
 
-def test_a_scale_without_alerts_is_not_timed() -> None:
-    """A pin has no alert to be late for."""
-    before = counted()
-    intent = Intent("i", "u", 1, 3, "7", 1, "m", NOW, Reason.PINNED, "m", override="o")
-    Observer().scaled(Record(TARGET), intent, NOW)
-    assert grown(before) == {}
-
-
-def test_a_failing_target_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """With the reason and the time of the next try."""
-    Observer().failed(TARGET, Failure(Reason.FORBIDDEN, "may not scale it", NOW, NOW + timedelta(minutes=5)))
-    [line] = caplog.records
-    assert (line.levelno, line.__dict__["retryAt"]) == (logging.WARNING, "2026-11-30T12:05:00+00:00")
-
-
-def test_only_failed_requests_are_errors() -> None:
-    """By kind."""
-    before = counted()
-    called("GET", "ok", 0.1)
-    called("PUT", "timeout", 10.0)
-    assert grown(before) == {"api_errors_total{timeout}": 1}
+@pytest.mark.parametrize("group", ["apps", "argoproj.io", ""], ids=["apps", "custom", "core"])
+def test_a_key_names_its_target(group: str) -> None:
+    """A key leads back to a target of that key, whatever its group."""
+    ref = TargetRef("n", "Rollout", "a.b", group)
+    assert target_of_key(ref.key).key == ref.key
+    assert target_of_key(ref.key).group == group

@@ -143,6 +143,10 @@ class KubeCluster:
         """Record an Event on the target: best effort, in the background. `kind` is Normal or Warning."""
         self._recorder.record(ref, workload, reason, message, kind)
 
+    def tell(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str = "Normal") -> None:
+        """As `events`, for who has no workload at hand; without a uid the object is asked for its own."""
+        self._recorder.record(ref, Workload(uid, 0, "", 0), reason, message, kind)
+
     def access(self, rights: Iterable[Right]) -> list[Access]:
         """Whether this service has each right, as the server says."""
         return review(self.connection, rights)

@@ -19,6 +19,7 @@ import msgspec
 from responder.errors import PermanentError, ResponderError
 from responder.kube.connection import Call, Connection
 from responder.kube.discovery import Discovery
+from responder.kube.objects import Anything
 from responder.model import Reason, TargetRef, Workload
 
 COMPONENT = "gpu-responder"
@@ -109,6 +110,8 @@ class Recorder:
             try:
                 self._write(note)
             except PermanentError as error:
+                if error.reason is Reason.TARGET_GONE:
+                    continue  # nothing to record it on
                 if error.reason is Reason.FORBIDDEN:
                     self._forbidden_until[note.ref.namespace] = time.monotonic() + _FORBIDDEN_SECONDS
                 _log.warning("No Event for %s: %s", note.ref, error)
@@ -149,6 +152,12 @@ class Recorder:
         resource = self._discovery.find(note.ref.group, note.ref.kind)
         version = resource.version if resource else "v1"
         name = f"{note.ref.name[:200]}.{uuid.uuid4().hex[:16]}"
+        # `kubectl describe` finds an object's Events by its uid.
+        uid, seen = note.uid, note.resource_version
+        if not uid and resource is not None:
+            path = resource.path(note.ref.namespace, note.ref.name)
+            meta = self._connection.get(path, Anything, f"read {note.ref} for an Event on it").metadata
+            uid, seen = meta.uid, meta.resource_version
         body = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -158,8 +167,8 @@ class Recorder:
                 "kind": resource.kind if resource else note.ref.kind,
                 "namespace": note.ref.namespace,
                 "name": note.ref.name,
-                "uid": note.uid,
-                "resourceVersion": note.resource_version,
+                "uid": uid,
+                **({"resourceVersion": seen} if seen else {}),
             },
             "reason": note.reason,
             "message": note.message,
