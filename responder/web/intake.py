@@ -1,6 +1,7 @@
 """The webhook: validate, keep, answer. Bare WSGI in front of Flask, for this is the path that has to be fast."""
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +14,16 @@ from responder import metrics, webhook
 from responder.errors import StoreUnavailable
 from responder.model import Delivery
 from responder.web.answers import SECURITY_HEADERS, reason_phrase
-from responder.web.auth import Access, Refused, Role
+from responder.web.auth import Access, Identity, Refused, Role
 
 log = logging.getLogger(__name__)
 
 PATH = "/api/v1/webhooks/alertmanager"
+
+LARGE = 2**20
+"""Bytes; larger bodies, and those whose length is not told, are taken in two at a time."""
+LARGE_AT_ONCE = 2
+LARGE_WAIT_SECONDS = 8
 
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
@@ -47,6 +53,7 @@ class Intake:
         self._source = source
         self._access = access
         self._draining = draining
+        self._large = threading.BoundedSemaphore(LARGE_AT_ONCE)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != PATH:
@@ -85,6 +92,17 @@ class Intake:
         if self._draining():
             raise Refused(503, "the service is stopping: send it again in a moment", {"Connection": "close"})
         _check_type(environ)
+        if not _is_large(environ):
+            return self._keep(environ, identity)
+        # A thread for each connection and 32 MiB for each thread would be a lot of memory.
+        if not self._large.acquire(timeout=LARGE_WAIT_SECONDS):
+            raise Refused(503, "other large deliveries are being taken in: send it again in a moment")
+        try:
+            return self._keep(environ, identity)
+        finally:
+            self._large.release()
+
+    def _keep(self, environ: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
         body = read_body(environ, webhook.MAX_BYTES)
         try:
             parsed = webhook.parse(
@@ -104,6 +122,11 @@ class Intake:
                 log.error("a delivery could not be kept: %s", error)
                 raise Refused(503, str(error)) from None
         return _answer(parsed)
+
+
+def _is_large(environ: Mapping[str, Any]) -> bool:
+    declared = environ.get("CONTENT_LENGTH") or ""
+    return not declared.isdecimal() or int(declared) > LARGE
 
 
 def _check_type(environ: Mapping[str, Any]) -> None:

@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import threading
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from werkzeug.test import TestResponse, run_wsgi_app
 from werkzeug.wrappers import Request
 
 from responder import webhook
+from responder.web import intake
 from responder.web.auth import Access, Role, Tokens, hash_token
 from tests.web.web_fakes import SETTINGS, Draining, FakeSource, FakeStore, make_app
 
@@ -69,7 +72,7 @@ def post(body: Any, *, app: Any = None, **headers: str) -> Any:
     )
 
 
-def send(stream: Any, **environ: Any) -> TestResponse:
+def send(stream: Any, app: Any = None, **environ: Any) -> TestResponse:
     """A request as the server hands it over, its body not yet read."""
     start = {
         "REQUEST_METHOD": "POST",
@@ -78,7 +81,7 @@ def send(stream: Any, **environ: Any) -> TestResponse:
         "HTTP_HOST": "localhost",
         "wsgi.input": stream,
     }
-    body, status, headers = run_wsgi_app(make_app().wsgi_app, {**start, **environ})
+    body, status, headers = run_wsgi_app((app or make_app()).wsgi_app, {**start, **environ})
     return TestResponse(body, status, headers, Request(start))
 
 
@@ -412,6 +415,35 @@ class TestNotNow:
         answer = post(payload(alert()), app=make_app(store, draining=Draining(True)))
         assert (answer.status_code, answer.headers["Connection"]) == (503, "close")
         assert store.deliveries == []
+
+    def test_more_large_bodies_than_memory_is_for_are_503(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two are read at a time; small ones do not wait for them."""
+        monkeypatch.setattr(intake, "LARGE_WAIT_SECONDS", 0.01)
+        go_on = threading.Event()
+        store = FakeStore()
+
+        class Slow(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                assert go_on.wait(10)
+                return super().read(size)
+
+        app = make_app(store)
+        large = json.dumps(payload(alert(annotations={f"a{i}": "x" * 10_000 for i in range(150)}))).encode()
+        length = {"CONTENT_LENGTH": str(len(large))}
+        slow = [
+            threading.Thread(target=send, args=(Slow(large),), kwargs={"app": app, **length})
+            for _ in range(2)
+        ]
+        for thread in slow:
+            thread.start()
+        deadline = time.monotonic() + 10
+        while send(io.BytesIO(large), app=app, **length).status_code != 503:
+            assert time.monotonic() < deadline
+        assert post(payload(alert()), app=app).status_code == 200
+        go_on.set()
+        for thread in slow:
+            thread.join(10)
+        assert send(io.BytesIO(large), app=app, **length).status_code == 200
 
     def test_what_is_wrong_in_itself_is_told_though_the_store_is_broken(self) -> None:
         """A retry would not mend it."""
