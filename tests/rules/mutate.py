@@ -112,6 +112,8 @@ def tests_of(file: str) -> list[Path]:
         loaded = yaml.safe_load(path.read_text())["rule_files"]
         if Path(file).name in loaded:
             found.append((len(loaded), path.stat().st_size, path))
+    if not found:
+        raise SystemExit(f"no test loads {file}")
     return [path for _, _, path in sorted(found)]
 
 
