@@ -69,3 +69,8 @@ apt:
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: constraints
+constraints: ## Write down the exact versions that are installed now
+	@{ echo "# Exact versions that the tests were last run with. Made by: make constraints"; \
+	$(BIN)/python -m pip freeze --exclude-editable | grep -viE '^(pip|setuptools|wheel|gpu-responder)\b|file:|@' | sort -f; } > constraints.txt
