@@ -1,0 +1,70 @@
+"""Lines of history: in a terminal the sentence stands below its line, elsewhere on it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from responder.client import names, times
+from responder.client.tables import Column, say, show, styled, table
+
+_COLUMNS = (
+    Column("ID", right=True),
+    Column("AT"),
+    Column("AGO", right=True),
+    Column("TARGET", give=True, middle=True),
+    Column("CHANGE"),
+    Column("REASON", give=True),
+    Column("OUTCOME"),
+)
+_OUTCOMES = {"applied": "green", "dry_run": "dim", "failed": "red", "uncertain": "yellow"}
+
+
+def show_decisions(
+    out: Console, decisions: Sequence[Any], now: datetime, *, target: bool = True, indent: int = 0
+) -> None:
+    """Print decisions, with the target's name unless that is clear."""
+    shown = _COLUMNS if target else tuple(column for column in _COLUMNS if column.title != "TARGET")
+    if not out.is_terminal:
+        rows = [[*_row(each, now, {}, target), each["message"]] for each in decisions]
+        show(out, (*shown, Column("WHY")), rows, indent)
+        return
+    short = names.shortened({each["target"] for each in decisions})
+    rows = [_row(each, now, short, target) for each in decisions]
+    made = table(shown, rows, out.width - indent)
+    # One table, so that columns keep their places; each sentence goes below its own line.
+    lines = out.render_lines(made, out.options.update(width=out.width - indent), pad=False)
+    for number, line in enumerate(lines):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        out.print(Padding(text, (0, 0, 0, indent)))
+        if number and number <= len(decisions):
+            say(out, decisions[number - 1]["message"], indent=indent + 4, style="dim")
+
+
+def change(decision: Any) -> str:
+    """`3 → 5`, or the count that it held."""
+    if decision["current"] == decision["desired"]:
+        return str(decision["current"])
+    return f"{decision['current']} → {decision['desired']}"
+
+
+def _row(decision: Any, now: datetime, short: dict[str, str], target: bool) -> list[str | Text]:
+    at = times.parse(decision["at"])
+    outcome = decision["outcome"] or ""
+    style = "bold" if decision["current"] != decision["desired"] else ""
+    row: list[str | Text] = [
+        str(decision["id"]),
+        times.absolute(at, now),
+        times.ago(at, now).removesuffix(" ago"),
+        short.get(decision["target"], decision["target"]),
+        styled(change(decision), style),
+        decision["reason"],
+        styled(outcome.replace("_", " "), _OUTCOMES.get(outcome, "")),
+    ]
+    if not target:
+        del row[3]
+    return row

@@ -1,0 +1,133 @@
+"""`gpu-responder targets`: all of them in a table, or one with everything that explains it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from responder.client import names, times, watch
+from responder.client.connection import with_api
+from responder.client.detail import show_target
+from responder.client.http import Api
+from responder.client.tables import Column, console, output_option, print_json, say, show, styled
+
+STATES = ("steady", "up", "down", "limited", "held", "failing", "pending")
+COLUMNS = (
+    Column("TARGET", give=True, middle=True),
+    Column("STATE"),
+    Column("READY", right=True),
+    Column("WANTS", right=True),
+    Column("ALLOWED", right=True, drop=2),
+    Column("REASON", give=True),
+    Column("SINCE", drop=1),
+    Column("WHY", give=True, drop=3),
+)
+
+
+@click.command("targets")
+@click.argument("name", required=False, shell_complete=names.complete_target)
+@click.option("-n", "--namespace", metavar="GLOB", help="Only targets in these namespaces.")
+@click.option("--kind", metavar="GLOB", help="Only targets of this kind, such as deployment.")
+@click.option("--state", type=click.Choice(STATES), help="Only targets in this state.")
+@click.option("-w", "--watch", "watching", is_flag=True, help="Keep the output up to date until Ctrl-C.")
+@output_option
+@with_api
+def targets(
+    api: Api,
+    name: str | None,
+    namespace: str | None,
+    kind: str | None,
+    state: str | None,
+    watching: bool,
+    output: str,
+) -> None:
+    """Show every target, or explain one.
+
+    NAME is namespace/kind/name, or shorter where that is enough: inference/vllm, vllm. A name with * in it lists
+    the targets that match.
+    """
+    if name and not _is_glob(name):
+        path, query = names.path_of(names.resolve(api, name)), {}
+        draw: Callable[[Console, Any, datetime], None] = show_target
+    else:
+        path, query = (
+            "/api/v1/targets",
+            {"namespace": namespace, "kind": kind, "state": state, **_globs(name)},
+        )
+        draw = show_all
+    if watching:
+        watch.watch(api, path, query, draw, as_json=output == "json")
+        return
+    body = api.get(path, query)
+    if output == "json":
+        print_json(body)
+    else:
+        draw(console(), body, times.now())
+
+
+def show_all(out: Console, body: Any, now: datetime) -> None:
+    """The table of all targets, with what concerns all of them above it."""
+    for line, style in _banners(body):
+        say(out, line, style=style)
+    found: Sequence[Any] = body["targets"]
+    if not found:
+        say(out, "No target is known: one is known once an alert for it has arrived.")
+        return
+    short = names.shortened(view["target"] for view in found)
+    show(out, COLUMNS, [_row(view, short if out.is_terminal else {}, now) for view in found])
+    if out.is_terminal:
+        states = [view["state"] for view in found]
+        told = ", ".join(f"{states.count(each)} {each}" for each in STATES if each in states)
+        say(out, f"{len(found)} {'target' if len(found) == 1 else 'targets'}: {told}", style="dim")
+
+
+def _row(view: Any, short: dict[str, str], now: datetime) -> list[str | Text]:
+    least, most = view["minReplicas"], view["maxReplicas"]
+    wants = view["desired"]
+    return [
+        short.get(view["target"], view["target"]),
+        styled(view["state"]),
+        f"{_number(view['ready'])}/{_number(view['replicas'])}",
+        styled(_number(wants), "bold" if wants is not None and wants != view["replicas"] else ""),
+        "-" if most is None else f"{least}..{most}",
+        (view["reason"] or "-") + (" (dry run)" if view["dryRun"] else ""),
+        times.ago(times.parse(view["decidedAt"]), now).removesuffix(" ago"),
+        _why(view),
+    ]
+
+
+def _why(view: Any) -> str:
+    """The sentence without the target's name, which stands beside it."""
+    sentence: str = (view["failure"] or {}).get("message") or view["message"] or ""
+    head = f"Holding {view['target']} at {view['replicas']}: "
+    return sentence.removeprefix(head)
+
+
+def _banners(body: Any) -> list[tuple[str, str]]:
+    told = []
+    if body.get("freeze"):
+        told.append((f"FROZEN by the policy file: {body['freeze']}", "bold red"))
+    if body.get("safeMode"):
+        told.append((f"SAFE MODE: {body['safeMode']}; scale-down is held", "bold yellow"))
+    if body.get("dryRun"):
+        told.append(("DRY RUN: nothing is written", "bold yellow"))
+    return [*told, *((f"PROBLEM: {problem}", "bold red") for problem in body.get("problems", ()))]
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _is_glob(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+def _globs(name: str | None) -> dict[str, str]:
+    if not name:
+        return {}
+    namespace, kind, short = names.parts_of(name)
+    given = {"namespace": namespace, "kind": kind, "name": short}
+    return {key: value for key, value in given.items() if value}

@@ -1,0 +1,1 @@
+"""What would be decided, without a cluster and without acting."""

@@ -1,0 +1,164 @@
+"""`gpu-responder explain`: what would be decided, or would have been."""
+
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from responder import config
+from responder.client import times
+from responder.client.connection import with_api
+from responder.client.http import Api
+from responder.client.names import parts_of
+from responder.client.tables import console, output_option, print_json
+from responder.errors import ConfigError
+from responder.explain import offline, show
+from responder.explain.recorded import from_api, from_store
+from responder.explain.replay import replay
+from responder.webhook import MAX_BYTES, BadPayload
+
+
+@click.command("explain")
+@click.option(
+    "--policy",
+    "policy",
+    metavar="FILE",
+    required=True,
+    envvar="GPU_RESPONDER_POLICY",
+    help="The policy file.",
+)
+@click.option("--payload", metavar="FILE", help="What Alertmanager would send; - reads standard input.")
+@click.option(
+    "--replicas", multiple=True, metavar="[TARGET=]N", help="How many are there.  [default: minReplicas]"
+)
+@click.option(
+    "--ready", multiple=True, metavar="[TARGET=]N", help="How many of them are ready.  [default: all]"
+)
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="TRIGGER=N",
+    help="What the trigger's query would answer. Repeatable.",
+)
+@click.option("--target", metavar="NS/KIND/NAME", help="The target of alerts that do not name theirs.")
+@click.option("--at", metavar="TIME", type=times.past_option, help="When it arrives.  [default: now]")
+@click.option(
+    "--replay", "replaying", is_flag=True, help="Instead of a payload: decide recorded history again."
+)
+@click.option(
+    "--store", metavar="sqlite:PATH", help="With --replay: the service's database.  [default: ask --url]"
+)
+@click.option(
+    "--since",
+    metavar="LENGTH|TIME",
+    type=times.past_option,
+    help="With --replay: only what came after: 2h ago, or a time.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=1000,
+    show_default=True,
+    help="With --replay: at most so many lines.",
+)
+@output_option
+@with_api
+def explain(
+    api: Api,
+    policy: str,
+    payload: str | None,
+    replicas: tuple[str, ...],
+    ready: tuple[str, ...],
+    values: tuple[str, ...],
+    target: str | None,
+    at: datetime | None,
+    replaying: bool,
+    store: str | None,
+    since: datetime | None,
+    limit: int,
+    output: str,
+) -> None:
+    """Say what would be decided, without acting.
+
+    With --payload: for each alert of it where it leads, and for each target what would be decided and the chain
+    of reasons, as for a service that knows nothing else. No cluster, Prometheus or service is asked.
+
+    With --replay: decides recorded history again under the policy file and shows where it would come out
+    differently, so that a change to the file can be reviewed. Exit status 1 if any decision differs.
+    """
+    if replaying == (payload is not None):
+        raise click.UsageError("Say what to explain: either --payload FILE or --replay.")
+    settings = config.load(policy)
+    out = console()
+    if replaying:
+        recorded = from_store(store, since, limit) if store else from_api(api, since, limit)
+        found = replay(recorded, settings)
+        if output == "json":
+            print_json(show.replay_json(found))
+        else:
+            show.show_replay(out, found, times.now(), policy)
+        sys.exit(1 if found.differences else 0)
+    assert payload is not None
+    given = offline.Given(
+        *_counts("--replicas", replicas),
+        *_counts("--ready", ready),
+        _values(values),
+        _target(target),
+    )
+    try:
+        explanation = offline.explain(_read(payload), settings, given, at or times.now())
+    except BadPayload as error:
+        raise ConfigError(f"{payload}: {error}") from None
+    if output == "json":
+        print_json(show.explanation_json(explanation))
+    else:
+        show.show_explanation(out, explanation)
+    sys.exit(1 if any(fate.rejected for fate in explanation.fates) else 0)
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(MAX_BYTES)
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--payload: {path}: {error.strerror}") from None
+
+
+def _counts(option: str, texts: Iterable[str]) -> tuple[int | None, dict[str, int]]:
+    everywhere: int | None = None
+    named: dict[str, int] = {}
+    for text in texts:
+        key, equals, number = text.rpartition("=")
+        if not (number.isascii() and number.isdigit() and len(number) < 10):
+            raise click.UsageError(f"{option}: {text!r} is no count: write it like 3, or inference/vllm=3.")
+        if equals:
+            named[key] = int(number)
+        else:
+            everywhere = int(number)
+    return everywhere, named
+
+
+def _values(texts: Iterable[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in texts:
+        trigger, equals, number = text.partition("=")
+        try:
+            found[trigger] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not trigger:
+            raise click.UsageError(f"--value: {text!r} is no value: write it like backlog=42.")
+    return found
+
+
+def _target(text: str | None) -> tuple[str, str, str] | None:
+    if text is None:
+        return None
+    namespace, kind, name = parts_of(text)
+    if not kind:
+        raise click.UsageError(f"--target: {text!r} is not whole: write namespace/kind/name.")
+    return namespace, kind, name
