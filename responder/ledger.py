@@ -189,14 +189,11 @@ def _reverts(record: Record, replicas: int, manager: str, now: datetime) -> Reve
 
 def _undoes(record: Record, replicas: int) -> bool:
     """True if our last change stood until now, and the new count is one that ours had replaced."""
-    changes = record.ledger.changes
     standing = record.replicas
-    if not changes or changes[-1].to_replicas != standing or replicas == standing:
-        return False
     earlier: list[int] = []
-    for change in reversed(changes):
+    for change in reversed(record.ledger.changes):
         if change.to_replicas != standing:
             break
-        earlier.append(change.from_replicas)
         standing = change.from_replicas
-    return replicas in earlier
+        earlier.append(standing)
+    return replicas != record.replicas and replicas in earlier

@@ -42,6 +42,7 @@ from tests.deciding import (
     policy,
     record,
     rules,
+    s,
     silence,
     span,
     trigger,
@@ -786,6 +787,30 @@ def test_after_acting_it_looks_when_the_next_step_could_follow() -> None:
     once = policy(trigger("more", UP, steps=1), scale_up=rules(60))
     # Its step spent, the alert can only become unknown.
     assert look(observed(4), record("more", pol=once), once).look_again_at == at(900)
+
+
+def test_what_could_follow_at_once_is_looked_at_at_once() -> None:
+    """No cooldown, no rate, all ready: the next step is due now."""
+    assert look(observed(4, ready=9), record("more")).look_again_at == at(1)
+
+
+def test_it_looks_again_when_a_value_becomes_too_old_or_its_fallback_is_due() -> None:
+    """If that comes before the next evaluation, here after 600 s."""
+    seldom = replace(
+        trigger("sized", UP, ScaleType.AVERAGE_VALUE, target=8, fallback=(ScaleType.PODS, 1, 60)),
+        evaluation=s(600),
+    )
+    pol = policy(seldom)
+    assert look(observed(4, value=30), record("sized", pol=pol), pol, now=at(0)).look_again_at == at(300)
+    assert look(observed(4), record("sized", pol=pol), pol, now=at(0)).look_again_at == at(60)
+
+
+def test_it_looks_again_when_another_policys_alert_is_forgotten() -> None:
+    """Until then that one forbids scaling down."""
+    theirs = span("more", labels={"namespace": "elsewhere"}, heard=-22000)
+    rec = replace(record(), alerts={"less": span("less"), "more": theirs})
+    decision = look(observed(4), rec)
+    assert (decision.reason, decision.look_again_at) == (Reason.OTHER_POLICY, at(500))
 
 
 def test_a_decision_can_be_made_an_intent_of() -> None:

@@ -47,6 +47,8 @@ def test_a_late_charge_does_not_turn_a_cooldown_back() -> None:
     """An outstanding intent is found applied after a newer one was charged."""
     late = charge(charge(EMPTY, intent(50, 6, 8)), intent(0, 4, 6))
     assert late.ledger.last_up_at == at(50)
+    late = charge(charge(EMPTY, intent(50, 6, 4)), intent(0, 8, 6))
+    assert late.ledger.last_down_at == at(50)
 
 
 def test_a_dry_run_charges_its_shadow_alone() -> None:
