@@ -129,11 +129,11 @@ class Serving:
         return children(self.process.pid)
 
     def actor(self) -> int | None:
-        """The pid of the process that acts: no listening socket is open in it."""
-        return next((pid for pid in self.workers() if not _listens(pid)), None)
+        """The pid of the process that acts."""
+        return next((pid for pid in self.workers() if not _answers(pid)), None)
 
     def webs(self) -> list[int]:
-        return [pid for pid in self.workers() if _listens(pid)]
+        return [pid for pid in self.workers() if _answers(pid)]
 
     def request(
         self, method: str, path: str, body: bytes | None = None, timeout: float = 20, **headers: str
@@ -162,6 +162,15 @@ class Serving:
         except (OSError, http.client.HTTPException):
             return False
 
+    def shared(self) -> Path:
+        """The folder that its processes share."""
+        for fd in os.listdir(f"/proc/{self.process.pid}/fd"):
+            with contextlib.suppress(OSError):
+                path = Path(os.readlink(f"/proc/{self.process.pid}/fd/{fd}"))
+                if path.name == "owner":
+                    return path.parent
+        raise AssertionError("it has no folder")
+
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(40)
@@ -174,14 +183,13 @@ class Serving:
         self.process.wait(10)
 
 
-def _listens(pid: int) -> bool:
+def _answers(pid: int) -> bool:
     """True if the process answers HTTP: it is in a web slot."""
     with contextlib.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                if Path(os.readlink(f"/proc/{pid}/fd/{fd}")).name.startswith(
-                    "web-"
-                ) and "slot" in os.readlink(f"/proc/{pid}/fd/{fd}"):
+                name = Path(os.readlink(f"/proc/{pid}/fd/{fd}")).name
+                if name.startswith("web-") and name.endswith(".slot"):
                     return True
     return False
 

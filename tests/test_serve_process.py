@@ -31,8 +31,6 @@ from tests.serving import (
     until,
 )
 
-SHARED = Path("/dev/shm")
-
 
 class Hammer:
     """Delivers from several threads until stopped, and remembers what was acknowledged."""
@@ -111,9 +109,8 @@ class TestKills:
 
     def test_leave_no_folder_once_the_next_has_started(self, tmp_path: Path) -> None:
         """What a killed service could not clear away is swept by the next start."""
-        before = set(SHARED.glob("gpu-responder-*"))
         with serving(tmp_path) as service:
-            [left] = set(SHARED.glob("gpu-responder-*")) - before
+            left = service.shared()
             service.kill()
         assert left.exists()
         with serving(tmp_path):
@@ -158,8 +155,8 @@ class TestTwoServices:
 class TestStopping:
     def test_finishes_what_it_began_and_leaves_nothing(self, tmp_path: Path) -> None:
         """SIGTERM under load: status 0, every answer kept its word, no process, port, socket or folder left."""
-        before = set(SHARED.glob("gpu-responder-*"))
         with serving(tmp_path, workers=2) as service:
+            shared = service.shared()
             processes = [service.process.pid, *service.workers()]
             with Hammer(service) as hammer:
                 hammer.more()
@@ -168,7 +165,7 @@ class TestStopping:
             assert is_free(service.port)
         assert hammer.statuses <= {200, 503, 0}
         assert set(hammer.acknowledged) <= set(kept(service.database))
-        assert set(SHARED.glob("gpu-responder-*")) <= before
+        assert not shared.exists()
         assert {path.name for path in tmp_path.iterdir()} <= {
             "policies.yaml", "store.db", "store.db.lock", "store.db-wal", "store.db-shm", service.log.name,
         }  # fmt: skip
