@@ -295,6 +295,11 @@ class Record:
     pods_known_at: datetime | None = None
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Since when a firing trigger's value cannot be had, by trigger name."""
+    annotated: "tuple[Override, ...]" = ()
+    """What annotations on it and its namespace said when it was last looked at."""
+    unseen: bool = False
+    """News of its alerts was kept that no look has considered: whoever acts next has to, for that wish is not lost
+    with the process that had it."""
 
 
 @dataclass(frozen=True, slots=True)

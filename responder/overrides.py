@@ -16,7 +16,8 @@ from responder.policy import Policy
 PREFIX = "gpu-responder.io/"
 FOREVER = datetime.max.replace(tzinfo=UTC)
 """The end of what stands in an annotation without one: until it is removed."""
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+"""Since when an annotation stands: that is not known, so anybody else's word is newer."""
 _TRUE = frozenset({"true", "yes", "on", "1", ""})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -134,8 +135,8 @@ def _annotation(
         kind=kind,
         created_by="annotation",
         comment=comment,
-        created_at=_EARLIEST,
-        starts_at=_EARLIEST,
+        created_at=EARLIEST,
+        starts_at=EARLIEST,
         ends_at=ends_at,
         target=target.key,
         source=f"annotation {PREFIX}{name}",

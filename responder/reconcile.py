@@ -31,6 +31,7 @@ from responder.model import (
     Workload,
 )
 from responder.observe import Cluster, People, Values, Will, observe, will
+from responder.overrides import annotated
 from responder.policy import Policy, Settings, allowed, governing
 from responder.settle import Settled
 
@@ -143,7 +144,7 @@ class Reconciler:
         record, version = found
         settings = self._settings()
         turn = _Turn(record, version, settings, now)
-        record = alerts.prune(record, settings, now)
+        record = replace(alerts.prune(record, settings, now), unseen=False)
         if _is_over(record):
             return self._forget(turn)
         failure = record.failure
@@ -186,6 +187,9 @@ class Reconciler:
         if observed.pods.ready != settled.record.ready:
             record = replace(settled.record, ready=observed.pods.ready, pods_known_at=now)
             settled = replace(settled, record=record)
+        said = annotated(policy, turn.record.target, live).overrides
+        if said != settled.record.annotated:
+            settled = replace(settled, record=replace(settled.record, annotated=said))
         decision = decide(policy, observed, settled.record, now)
         if decision.reason is Reason.BUDGET_SPENT:
             self._limits.wait(key, _wanted(policy, decision), _since(settled.record, now))

@@ -1,11 +1,12 @@
 """What all answers have in common: security headers and the form of errors."""
 
+import hashlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from flask import Response
+from flask import Response, request
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -28,6 +29,17 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     return Response(
         msgspec.json.encode(body), status=status, headers=dict(headers or {}), content_type="application/json"
     )
+
+
+def tagged(body: Mapping[str, Any]) -> Response:
+    """The body as JSON with an ETag, or 304 for one who has it. `asOf` changes always and is no news."""
+    news = msgspec.json.encode({key: value for key, value in body.items() if key != "asOf"})
+    tag = hashlib.sha256(news).hexdigest()[:32]
+    given = answer(body)
+    given.set_etag(tag)
+    # `no-store` is for caches; a page that is open may keep what it shows, and its tag.
+    given.make_conditional(request)
+    return given
 
 
 def error_answer(

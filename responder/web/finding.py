@@ -68,20 +68,24 @@ def find(text: str, known: Iterable[str]) -> Found:
 def not_known(text: str, keys: Sequence[str], key: str = "target: ") -> BadRequest:
     """404 that names the targets which may be meant."""
     close = near(text, keys)
-    hint = f"; did you mean {close[0]}?" if close else "; write namespace/kind/name"
+    hint = f"; did you mean {close[0]}?" if close else ""
+    if not close and text.count("/") < 2:
+        hint = "; write namespace/kind/name"
     return BadRequest(f"{key}no target {_short(text)} is known{hint}", 404, close)
 
 
 def near(text: str, keys: Sequence[str]) -> list[str]:
     """The known targets that look most like this, whether or not it names its kind."""
     parts = text.lower().split("/")
+    of_another_kind = [key for key in keys if len(parts) == 3 and _fits(key, [parts[0], parts[2]])]
     by_text: dict[str, str] = {}
     for key in keys:
         namespace, _, name = key.split("/", 2)
         by_text[{1: name, 2: f"{namespace}/{name}"}.get(len(parts), key)] = key
     # With a namespace in common, any two look alike.
     cutoff = 0.75 if len(parts) > 1 else 0.6
-    return [by_text[close] for close in get_close_matches(text.lower(), by_text, _NEAR, cutoff)]
+    close = [by_text[text] for text in get_close_matches(text.lower(), by_text, _NEAR, cutoff)]
+    return list(dict.fromkeys((*of_another_kind, *close)))[:_NEAR]
 
 
 def _whole(namespace: str, kind: str, name: str, keys: Sequence[str]) -> Found:

@@ -1,22 +1,27 @@
 """Routes that read: targets and decisions, for viewers of the namespaces they may see."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
 from flask import Blueprint, Response, request
 
-from responder.model import Record
-from responder.web.answers import answer
+from responder.model import Reason, Record
+from responder.web.answers import tagged
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role
-from responder.web.problems import BadRequest
-from responder.web.views import decision_view, stamp, state_of, target_view
+from responder.web.chain import chain_of
+from responder.web.finding import find, not_known, spelt
+from responder.web.queries import limit, moment, switch
+from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
 
 read = Blueprint("read", __name__, url_prefix="/api/v1")
 
-MAX_LIMIT = 10_000
+DECISIONS = 50
+"""Of a target's newest, shown with it."""
+MOMENTS = 300
+"""Of a target's timeline."""
 
 
 @read.get("/targets")
@@ -25,13 +30,10 @@ def targets() -> Response:
     """Every target known, with its state and why."""
     own, now = services(), datetime.now(UTC)
     settings, overrides = own.source.current, own.store.overrides()
-    found = [
-        target_view(record, settings, overrides, now)
-        for record, _ in own.store.records()
-        if _may_see(record) and _wanted(record)
-    ]
+    seen = [record for record, _ in own.store.records() if _may_see(record)]
+    found = [target_view(record, settings, overrides, now) for record in seen if _wanted(record)]
     found.sort(key=lambda view: str(view["target"]))
-    return answer(
+    return tagged(
         {
             "targets": found,
             "asOf": stamp(now),
@@ -39,7 +41,7 @@ def targets() -> Response:
             "dryRun": settings.dry_run,
             "freeze": settings.freeze,
             "safeMode": own.safe_mode(settings, own.store.standing(), now),
-            "problems": [problem for problem in (own.source.error, own.access.error) if problem],
+            "problems": _problems(seen),
         }
     )
 
@@ -47,35 +49,65 @@ def targets() -> Response:
 @read.get("/targets/<namespace>/<kind>/<name>")
 @needs(Role.VIEWER)
 def target(namespace: str, kind: str, name: str) -> Response:
-    """One target, with its last decisions."""
+    """One target, with its last decisions, how it came to the last, and its timeline."""
     own, now = services(), datetime.now(UTC)
-    key = f"{namespace}/{kind.lower()}/{name}"
-    found = own.store.record(key)
-    if found is None or not _may_see(found[0]):
-        known = [record.target.key for record, _ in own.store.records() if _may_see(record)]
-        near = get_close_matches(key, known, n=3)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return answer({"error": f"no target {key} is known{hint}", "near": near}, 404)
-    view = target_view(found[0], own.source.current, own.store.overrides(), now)
-    view["decisions"] = [decision_view(stored) for stored in own.store.history(target=key, limit=50)]
-    return answer(view)
+    record = _record(namespace, kind, name)
+    history = own.store.history(target=record.target.key, limit=MOMENTS)
+    view = target_view(record, own.source.current, own.store.overrides(), now)
+    view["decisions"] = [decision_view(stored) for stored in history[:DECISIONS]]
+    view["timeline"] = [moment_view(stored.entry) for stored in reversed(history)]
+    last = next((stored.entry for stored in history if stored.entry.outcome is None), None)
+    view["chain"] = chain_of(last, own.source.current) if last is not None else []
+    return tagged(view)
 
 
 @read.get("/decisions")
 @needs(Role.VIEWER)
 def decisions() -> Response:
-    """History, newest first."""
+    """History, newest first. With `inputs=true` each has what it was made from, to be decided again."""
     wanted = request.args
     entries = services().store.history(
         namespace=wanted.get("namespace", ""),
-        kind=wanted.get("kind", ""),
+        kind=spelt(wanted.get("kind", "")),
         name=wanted.get("name", ""),
         reason=wanted.get("reason", ""),
-        since=_moment("since"),
-        limit=_limit(),
+        since=moment("since"),
+        limit=limit(),
         namespaces=identity().namespaces,
     )
-    return answer({"decisions": [decision_view(entry) for entry in entries]})
+    inputs = switch("inputs")
+    return tagged({"decisions": [decision_view(entry, inputs) for entry in entries]})
+
+
+def _record(namespace: str, kind: str, name: str) -> Record:
+    """The target's record. Raises BadRequest: 404 with near ones."""
+    store = services().store
+    found = store.record(f"{namespace}/{spelt(kind)}/{name}")
+    if found is None or not _may_see(found[0]):
+        asked = f"{namespace}/{kind}/{name}"
+        known = [record.target.key for record, _ in store.records() if _may_see(record)]
+        meant = find(asked, known)
+        found = store.record(meant.key) if meant.known else None
+        if found is None:
+            raise not_known(asked, known, "")
+    return found[0]
+
+
+def _problems(records: Iterable[Record]) -> list[str]:
+    """What a person on call should know before reading on."""
+    own = services()
+    found = [problem for problem in (own.source.error, own.access.error) if problem]
+    unreachable = [
+        record.failure
+        for record in records
+        if record.failure is not None and record.failure.reason is Reason.API_UNAVAILABLE
+    ]
+    if unreachable:
+        last = max(unreachable, key=lambda failure: failure.since)
+        found.append(
+            f"the Kubernetes API could not be reached for {len(unreachable)} of the targets: {last.message}"
+        )
+    return found
 
 
 def _may_see(record: Record) -> bool:
@@ -93,23 +125,3 @@ def _wanted(record: Record) -> bool:
     if any(not fnmatchcase(value, wanted[key]) for key, value in have.items() if wanted.get(key)):
         return False
     return str(wanted.get("q", "")) in record.target.key
-
-
-def _limit() -> int:
-    text = request.args.get("limit", "100")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
-        raise BadRequest(f"limit: {text[:40]!r} is no whole number from 1 to {MAX_LIMIT}")
-    return int(text)
-
-
-def _moment(key: str) -> datetime | None:
-    text = request.args.get(key)
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.replace(" ", "+"))
-    except ValueError:
-        raise BadRequest(f"{key}: {text[:40]!r} is no time; write it like 2026-01-31T09:00:00Z") from None
-    if moment.tzinfo is None:
-        raise BadRequest(f"{key}: {text[:40]!r} has no time zone; end it with Z for UTC")
-    return moment

@@ -9,6 +9,7 @@ from typing import Any
 
 from responder.model import Failure, HistoryEntry, Intent, Override, Reason, Record, Span
 from responder.observe import overrides_of
+from responder.overrides import EARLIEST, FOREVER
 from responder.policy import Policy, Settings, governing, trigger_of
 from responder.spans import condition
 from responder.store import StoredEntry
@@ -47,6 +48,7 @@ def target_view(
     policy = governing(settings, record)
     verdict = record.verdict
     bound = overrides_of(overrides, record.target, policy.name if policy else "")
+    annotated = record.annotated if policy else ()
     return {
         "target": record.target.key,
         "namespace": record.target.namespace,
@@ -66,7 +68,7 @@ def target_view(
         "maxReplicas": policy.max_replicas if policy else None,
         "dryRun": bool(policy and policy.dry_run),
         "alerts": [_alert(span, policy, settings, now) for span in _newest_first(record.alerts.values())],
-        "overrides": [override_view(override, now) for override in bound],
+        "overrides": [override_view(override, now) for override in (*bound, *annotated)],
         "intent": _intent(record.intent or record.outstanding),
         "failure": _failure(record.failure),
         "foreignAt": stamp(record.foreign_at),
@@ -87,8 +89,8 @@ def state_of(record: Record) -> str:
     return "limited" if verdict.reason in LIMITED else "held"
 
 
-def decision_view(stored: StoredEntry) -> dict[str, Any]:
-    """One line of history."""
+def decision_view(stored: StoredEntry, inputs: bool = False) -> dict[str, Any]:
+    """One line of history, with what it was decided from if `inputs`."""
     entry = stored.entry
     namespace, kind, name = entry.target.split("/", 2)
     return {
@@ -110,11 +112,27 @@ def decision_view(stored: StoredEntry) -> dict[str, Any]:
         "dryRun": entry.dry_run,
         "lookAgainAt": stamp(entry.look_again_at),
         "alertToScaleSeconds": _latency(entry),
+        **({"inputs": entry.inputs} if inputs else {}),
+    }
+
+
+def moment_view(entry: HistoryEntry) -> dict[str, Any]:
+    """One moment of a target's timeline. `ready` is None where history does not say it."""
+    observed = entry.inputs.get("observed")
+    pods = observed.get("pods") if isinstance(observed, dict) else None
+    return {
+        "at": stamp(entry.at),
+        "current": entry.current,
+        "desired": entry.desired,
+        "ready": pods.get("ready") if isinstance(pods, dict) else None,
+        "reason": entry.reason.value,
+        "message": entry.message,
+        "outcome": entry.outcome.value if entry.outcome else None,
     }
 
 
 def override_view(override: Override, now: datetime) -> dict[str, Any]:
-    """One override, with what it is at this moment."""
+    """One override, with what it is at this moment. One from an annotation may have no beginning and no end."""
     return {
         "id": override.id,
         "kind": override.kind.value,
@@ -126,13 +144,17 @@ def override_view(override: Override, now: datetime) -> dict[str, Any]:
         "maxReplicas": override.max_replicas,
         "createdBy": override.created_by,
         "comment": override.comment,
-        "createdAt": stamp(override.created_at),
-        "startsAt": stamp(override.starts_at),
-        "endsAt": stamp(override.ends_at),
+        "createdAt": _bounded(override.created_at),
+        "startsAt": _bounded(override.starts_at),
+        "endsAt": _bounded(override.ends_at),
         "expiredAt": stamp(override.expired_at),
         "state": _override_state(override, now),
         "source": override.source,
     }
+
+
+def _bounded(moment: datetime) -> str | None:
+    return None if moment in (EARLIEST, FOREVER) else stamp(moment)
 
 
 def _override_state(override: Override, now: datetime) -> str:

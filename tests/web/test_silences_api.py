@@ -81,7 +81,8 @@ class TestAmtool:
                 config.write_text(f"authorization: {{type: Bearer, credentials: {token}}}\n")
                 ended = subprocess.run(
                     [program, *arguments, f"--alertmanager.url={url}", f"--http.config.file={config}"],
-                    check=False, input=stdin, capture_output=True, text=True, timeout=30, env={"HOME": str(tmp_path), "TZ": "UTC"},
+                    check=False, input=stdin, capture_output=True, text=True, timeout=30,
+                    env={"HOME": str(tmp_path), "TZ": "UTC"},
                 )  # fmt: skip
                 return Ran(ended.returncode, ended.stdout.strip(), ended.stderr.strip())
 
