@@ -260,17 +260,20 @@ class Interrupted(Exception):
     """A person or a supervisor asked the demo to end."""
 
 
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into Interrupted, so that every part is stopped on the way out."""
+    """Turn SIGTERM, SIGINT and a closed terminal into Interrupted, so that every part is stopped on the way out."""
 
     def interrupt(*_: object) -> None:
         # A second signal must not cut the stopping short and leave programs behind.
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDS:
             signal.signal(number, signal.SIG_IGN)
         raise Interrupted
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, interrupt) for number in _ENDS}
     try:
         yield
     finally:

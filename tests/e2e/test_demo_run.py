@@ -53,7 +53,9 @@ def test_the_loop_closes() -> None:
     assert left_behind(logs_of(done.stdout)) == []
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "a closed terminal"]
+)
 def test_stopping_it_leaves_nothing_behind(sign: signal.Signals) -> None:
     """All programs are gone and the responder's port is free when the demo has been told to stop."""
     with socket.socket() as probe:
