@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -31,6 +32,10 @@ _TICK_SECONDS = 0.5
 """The main loop wakes so often to see whether it should stop; it looks at nothing but its own memory then."""
 _REFRESH_SECONDS = 3.0
 """The store's bell says when there is news; this is for the case that it was not heard."""
+_OVERLOOKED_SECONDS = 15.0
+"""So often, targets are looked for whose news was kept by a process that has lost the lease before its look."""
+_SPREAD = timedelta(seconds=0.04)
+"""Between two looks that a new actor takes for caution only, so that news never waits behind thousands of them."""
 _SWEEP_SECONDS = 600.0
 """So often, what is known of alerts that are long over is forgotten."""
 _AFTER_OUTAGE = timedelta(seconds=5)
@@ -54,6 +59,7 @@ class Store(Protocol):
     def ring(self) -> None: ...
     def record(self, key: str) -> tuple[Record, int] | None: ...
     def records(self) -> Iterator[tuple[Record, int]]: ...
+    def unseen(self) -> list[str]: ...
     def commit(self, commit: Commit) -> object: ...
     def standing(self) -> tuple[Span, ...]: ...
     def overrides(self) -> tuple[Override, ...]: ...
@@ -124,6 +130,7 @@ class Actor:
         self._safe_mode = ""
         self._refresh_at = 0.0
         self._sweep_at = monotonic() + _SWEEP_SECONDS
+        self._overlooked_at = 0.0
         self._offset: float | None = None
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
@@ -132,17 +139,17 @@ class Actor:
             threading.Thread(target=self._work, name=f"looks-{number}", daemon=True)
             for number in range(self._threads)
         ]
+        self._lease.try_hold()
         self._lease.start()
         self._healer.start()
         for worker in workers:
             worker.start()
+        rung = False
         try:
             while not stop.is_set():
                 beat()
-                rung = self._store.wait(_TICK_SECONDS)
-                if stop.is_set():
-                    break
                 self._turn(rung, beat)
+                rung = self._store.wait(_TICK_SECONDS)
         finally:
             self._healer.stop()
             self._schedule.close()
@@ -172,7 +179,11 @@ class Actor:
                 self._refresh_at = self._monotonic() + _REFRESH_SECONDS
                 self._hear_people()
                 self._drain(settings, beat)
-            self._watch_heartbeat(settings)
+                self._watch_heartbeat(settings)
+            if self._monotonic() >= self._overlooked_at:
+                self._overlooked_at = self._monotonic() + _OVERLOOKED_SECONDS
+                for key in self._store.unseen():
+                    self._wake(key)
             if self._monotonic() >= self._sweep_at:
                 self._sweep_at = self._monotonic() + _SWEEP_SECONDS
                 self._sweep(settings, beat)
@@ -199,11 +210,18 @@ class Actor:
         self._leading = True
 
     def _load(self, beat: Callable[[], None], at_once: bool = False) -> None:
-        """Take up all records: open intents first, the others when they are due, or `at_once` if ever."""
-        now = self._clock()
+        """Take up all records: open intents first, news next, the others when they are due, or `at_once` if ever.
+
+        While nobody acted, an override, a silence or a hold may have ended, or the policy file have changed: those
+        that something keeps from acting are looked at soon, one after the other.
+        """
+        now = soon = self._clock()
         self._schedule.forget()
         for record, _ in self._store.records():
             self._take_up(record, now, at_once)
+            if record.verdict is not None and record.verdict.reason not in _QUIET and record.failure is None:
+                soon += _SPREAD
+                self._schedule.wake(record.target.key, soon)
             beat()
 
     def _take_up(self, record: Record, now: datetime, at_once: bool) -> None:
@@ -211,10 +229,10 @@ class Actor:
         self._reasons[key] = verdict.reason if verdict else None
         if record.intent is not None or record.outstanding is not None:
             self._schedule.wake(key, _FIRST)
+        elif verdict is None or record.unseen:
+            self._schedule.wake(key, now)
         elif record.failure is not None:
             self._schedule.wake(key, now if at_once else record.failure.retry_at)
-        elif verdict is None:
-            self._schedule.wake(key, now)
         elif verdict.look_again_at is not None:
             self._schedule.wake(key, now if at_once else verdict.look_again_at)
 
@@ -233,7 +251,7 @@ class Actor:
             if matched == record:
                 return False
             try:
-                self._store.commit(Commit(records=((matched, version),)))
+                self._store.commit(Commit(records=((replace(matched, unseen=True), version),)))
             except Conflict:
                 found = self._store.record(record.target.key)
                 if found is None:

@@ -121,6 +121,7 @@ class Healer:
             healed = alerts.heal(record, readings, settings, now)
             if healed == record:
                 return
+            healed = replace(healed, unseen=True)
             try:
                 self._store.commit(Commit(records=((healed, version),)))
             except Conflict:

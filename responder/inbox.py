@@ -184,11 +184,11 @@ class Inbox:
         for key, (target, fold) in folds.items():
             record, version = self._store.record(key) or (Record(target), 0)
             after = fold(record)
-            if after == record:
-                continue
-            records.append((after, version))
-            if wants_look(record, after, settings, now):
+            if record.unseen or wants_look(record, after, settings, now):
                 changed.add(key)
+                after = replace(after, unseen=True)
+            if after != record:
+                records.append((after, version))
         if records or rest != Commit():
             self._store.commit(replace(rest, records=tuple(records)))
         return changed

@@ -119,6 +119,9 @@ class MemoryStore:
             self._step("records")
             return iter(list(self._records.values()))
 
+    def unseen(self) -> list[str]:
+        return [record.target.key for record, _ in self.records() if record.unseen or record.verdict is None]
+
     def intents(self) -> list[Record]:
         return [record for record, _ in self._records.values() if record.intent or record.outstanding]
 

@@ -145,6 +145,10 @@ class SqliteStore:
             for (body,) in self._read("SELECT body FROM records WHERE pending ORDER BY key", ())
         ]
 
+    def unseen(self) -> list[str]:
+        """The keys of records that have yet to be looked at: new ones, and those with news."""
+        return [key for (key,) in self._read("SELECT key FROM records WHERE reason = '' ORDER BY key", ())]
+
     def commit(self, commit: Commit) -> None:
         """Make all of the changes or none; the version of a record that was changed is one more.
 
@@ -448,11 +452,12 @@ def _record_row(record: Record, version: int, body: bytes) -> tuple[Any, ...]:
         for span in record.alerts.values()
         if span.firing and not span.suppressed
     ]
+    reason = record.verdict.reason.value if record.verdict is not None and not record.unseen else ""
     return (
         record.target.key,
         version,
         record.intent is not None or record.outstanding is not None,
-        record.verdict.reason.value if record.verdict is not None else "",
+        reason,
         min(heard, default=None),
         body,
     )
