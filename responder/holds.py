@@ -74,7 +74,7 @@ def _ties(label: str, span: Span, settings: Settings, record: Record, nodes: Set
             return value in nodes
         case "cluster":
             return _same_cluster(value, settings, record)
-    return value != "" and any(value == known.labels.get(label) for known in record.alerts.values())
+    return any(value == known.labels.get(label) for known in record.alerts.values())
 
 
 def _same_cluster(value: str, settings: Settings, record: Record) -> bool:

@@ -190,6 +190,13 @@ def test_ageing(unheard: float, expected: Condition) -> None:
     assert condition(span(), Timing(), at(unheard)) is expected
 
 
+def test_an_alert_received_later_than_now_is_received_now() -> None:
+    """A clock that was set back: it must not keep an alert alive for as long as that."""
+    record = fold(Record(REF), fires("more", 5000), FILE, at(50))
+    assert record.alerts["more"].last_seen_at == at(50)
+    assert record.alerts["more"].opened_at == at(50)
+
+
 def test_suppressed_and_resolved() -> None:
     """Suppressed is silenced, and resolved is over however old it is."""
     assert condition(span(suppressed=True), Timing(), at(1)) is Condition.SUPPRESSED

@@ -771,6 +771,12 @@ def test_dry_run_looks_back_on_its_shadow() -> None:
     assert not look(observed(4), shadow, replace(pol, dry_run=False)).dry_run
 
 
+def test_a_dry_run_goes_on_from_what_is_there() -> None:
+    """Nothing was written: 4 are there, below maxReplicas 5, so it would act again after the cooldown."""
+    pol = policy(trigger("more", UP), max_replicas=5, scale_up=rules(60), dry_run=True)
+    assert look(observed(4), record("more", pol=pol), pol).look_again_at == at(61)
+
+
 # --- When to look again ----------------------------------------------------------------------------
 
 
