@@ -27,7 +27,7 @@ MOST_WORDED = 50
 """Alerts of a payload whose faults are told in detail."""
 
 
-class BadPayload(ResponderError):  # noqa: N818 - a noun of the interface
+class BadPayload(ResponderError):
     """The payload is refused whole, with this HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:

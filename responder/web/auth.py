@@ -62,7 +62,7 @@ LOCAL = Identity("local", Role.OPERATOR)
 """Everybody, while no tokens are configured and only this host can connect."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class Refused(Exception):
     """The request is answered with this status and sentence."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
