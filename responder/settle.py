@@ -102,50 +102,32 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
     """
     if live is None or (record.uid and live.uid != record.uid):
         return _replaced(record, live, now)
-    if (
-        not _open(record)
-        and (record.replicas, record.manager) == (live.replicas, live.manager)
-        and record.uid
-    ):
+    if not _open(record) and (record.uid, record.replicas, record.manager) == _held(live):
         return Settled(record)
-    entries: list[HistoryEntry] = []
-    expected, foreign, loose, outstanding, may_land = record.replicas, False, None, None, False
-    effect: Outcome | None = None
-    charged: str | None = None
-    pending = record.intent
-    for intent in _open(record):
-        found = settle(intent, live)
-        foreign = foreign or found.foreign
-        if found.outcome in (Outcome.APPLIED, Outcome.UNCERTAIN):
-            if effect is None:
-                effect, expected, charged = found.outcome, intent.to_replicas, intent.episode
-                record = ledger.charge(record, intent)
-                entries.append(entry(record, intent, found.outcome, found.message, now))
-            elif intent.episode != charged:
-                # Which of the two took effect cannot be told, so neither episode may take the step again.
-                record = spend(record, intent)
-        elif intent is pending:
-            loose, may_land = intent, found.may_land
-        elif found.may_land:
-            outstanding = intent
-    if effect is not None and loose is not None:
-        # The outstanding one took effect, so this one met a resourceVersion that had moved.
-        entries.append(entry(record, loose, Outcome.NOT_APPLIED, _TOO_LATE, now))
-        loose = None
-    if foreign or (expected is not None and live.replicas != expected):
-        if effect is not Outcome.UNCERTAIN:
+    found = [(intent, settle(intent, live)) for intent in _open(record)]
+    effects = [(intent, verdict) for intent, verdict in found if verdict.outcome in _EFFECTS]
+    left = [(intent, verdict) for intent, verdict in found if verdict.outcome not in _EFFECTS]
+    settled, entries = _charged(record, effects, now)
+    loose, may_land, outstanding = None, False, None
+    for intent, verdict in left:
+        if intent is not record.intent:
+            outstanding = intent if verdict.may_land else None
+        elif effects:
+            # The outstanding one took effect, so this one met a resourceVersion that had moved.
+            entries.append(entry(record, intent, Outcome.NOT_APPLIED, _TOO_LATE, now))
+        else:
+            loose, may_land = intent, verdict.may_land
+    expected = effects[0][0].to_replicas if effects else record.replicas
+    if any(verdict.foreign for _, verdict in found) or expected not in (None, live.replicas):
+        if not any(verdict.outcome is Outcome.UNCERTAIN for _, verdict in effects):
             entries.append(_foreign_entry(record, expected, live, now))
-        record = ledger.foreign(record, live.replicas, live.manager, now)
-    record = replace(
-        record,
-        uid=live.uid,
-        replicas=live.replicas,
-        manager=live.manager,
-        intent=None,
-        outstanding=outstanding,
+        settled = ledger.foreign(settled, live.replicas, live.manager, now)
+    uid, replicas, manager = _held(live)
+    settled = replace(
+        settled, uid=uid, replicas=replicas, manager=manager, intent=None, outstanding=outstanding
     )
     unmoved = loose is not None and loose.generation == live.generation
-    return Settled(record, tuple(entries), loose, unmoved, may_land)
+    return Settled(settled, tuple(entries), loose, unmoved, may_land)
 
 
 def landed(record: Record, intent_id: str, now: datetime) -> Settled | None:
@@ -245,6 +227,28 @@ _OUTCOME_REASONS = {
     Outcome.GONE: Reason.TARGET_GONE,
     Outcome.ABANDONED: Reason.INTENT_ABANDONED,
 }
+
+
+_EFFECTS = (Outcome.APPLIED, Outcome.UNCERTAIN)
+
+
+def _held(live: Workload) -> tuple[str, int, str]:
+    return live.uid, live.replicas, live.manager
+
+
+def _charged(
+    record: Record, effects: list[tuple[Intent, Settlement]], now: datetime
+) -> tuple[Record, list[HistoryEntry]]:
+    """Charge the one effect. Of two that may have had it, neither episode may take its step again."""
+    if not effects:
+        return record, []
+    (intent, verdict), others = effects[0], effects[1:]
+    entries = [entry(record, intent, verdict.outcome, verdict.message, now)]
+    record = ledger.charge(record, intent)
+    for other, _ in others:
+        if other.episode != intent.episode:
+            record = spend(record, other)
+    return record, entries
 
 
 def _open(record: Record) -> tuple[Intent, ...]:
