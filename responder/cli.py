@@ -60,7 +60,9 @@ class _Problem(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"gpu-responder: {self.message}", file=file, err=file is None)
+        from responder.client.tables import fitted  # noqa: PLC0415 - not every command needs it
+
+        click.echo(fitted(f"gpu-responder: {self.message}"), file=file, err=file is None)
 
 
 class _Lazy(click.Group):

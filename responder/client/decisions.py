@@ -15,7 +15,7 @@ _COLUMNS = (
     Column("ID", right=True),
     Column("AT"),
     Column("AGO", right=True),
-    Column("TARGET", give=True, middle=True),
+    Column("TARGET", give=True, middle=True, least=20),
     Column("CHANGE"),
     Column("REASON", give=True),
     Column("OUTCOME"),
@@ -29,11 +29,10 @@ def show_decisions(
     """Print decisions, with the target's name unless that is clear."""
     shown = _COLUMNS if target else tuple(column for column in _COLUMNS if column.title != "TARGET")
     if not out.is_terminal:
-        rows = [[*_row(each, now, {}, target), each["message"]] for each in decisions]
+        rows = [[*_row(each, now, False, target), each["message"]] for each in decisions]
         show(out, (*shown, Column("WHY")), rows, indent)
         return
-    short = names.shortened({each["target"] for each in decisions})
-    rows = [_row(each, now, short, target) for each in decisions]
+    rows = [_row(each, now, True, target) for each in decisions]
     made = table(shown, rows, out.width - indent)
     # One table, so that columns keep their places; each sentence goes below its own line.
     lines = out.render_lines(made, out.options.update(width=out.width - indent), pad=False)
@@ -52,7 +51,7 @@ def change(decision: Any) -> str:
     return f"{decision['current']} → {decision['desired']}"
 
 
-def _row(decision: Any, now: datetime, short: dict[str, str], target: bool) -> list[str | Text]:
+def _row(decision: Any, now: datetime, brief: bool, target: bool) -> list[str | Text]:
     at = times.parse(decision["at"])
     outcome = decision["outcome"] or ""
     style = "bold" if decision["current"] != decision["desired"] else ""
@@ -60,7 +59,7 @@ def _row(decision: Any, now: datetime, short: dict[str, str], target: bool) -> l
         str(decision["id"]),
         times.absolute(at, now),
         times.ago(at, now).removesuffix(" ago"),
-        short.get(decision["target"], decision["target"]),
+        names.brief(decision["target"]) if brief else decision["target"],
         styled(change(decision), style),
         decision["reason"],
         styled(outcome.replace("_", " "), _OUTCOMES.get(outcome, "")),

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from responder.client import times
 from responder.client.decisions import show_decisions
-from responder.client.overrides_view import what
+from responder.client.overrides_view import ends, short_id, what
 from responder.client.tables import Column, facts, say, show, styled
 
 _DECISIONS = 10
@@ -25,10 +25,11 @@ _CHAIN_COLUMNS = (Column("RULE"), Column("REPLICAS", right=True), Column("WHAT I
 _OVERRIDE_COLUMNS = (
     Column("OVERRIDE", give=True, middle=True),
     Column("WHAT"),
-    Column("STATE"),
+    Column("STATE", usual="active"),
     Column("ENDS"),
+    Column("AT", drop=3),
     Column("BY", give=True, drop=2),
-    Column("WHY", wrap=True, drop=1),
+    Column("WHY", wrap=True, drop=1, least=16),
 )
 
 
@@ -64,7 +65,9 @@ def _facts(view: Any, now: datetime) -> list[tuple[str, str | Text]]:
     if view["reason"]:
         told.append(("reason", f"{view['reason']}, since {times.both(since, now)}"))
     if view["lookAgainAt"]:
-        told.append(("looks again", times.both(times.parse(view["lookAgainAt"]), now)))
+        again = times.parse(view["lookAgainAt"])
+        due = " and is due" if again is not None and again < now else ""
+        told.append(("looks again", times.both(again, now) + due))
     else:
         told.append(("looks again", "when there is news"))
     told.append(("policy", view["policy"] or "none: nothing is written"))
@@ -124,10 +127,10 @@ def _overrides(out: Console, overrides: Any, now: datetime) -> None:
     _heading(out, "OVERRIDES")
     rows = [
         [
-            each["id"],
+            short_id(each["id"], out),
             what(each),
             styled(each["state"]),
-            times.both(times.parse(each["endsAt"]), now),
+            *ends(each, now),
             each["createdBy"],
             each["comment"] or each["source"],
         ]

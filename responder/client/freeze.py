@@ -20,6 +20,8 @@ BY_FILE = (
     "which takes effect within 10 s"
 )
 
+_SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
+
 
 class NotFrozen(ResponderError):
     """It could not be frozen; says what else to do."""
@@ -73,4 +75,4 @@ def freeze(
 def _one_of(label: str, values: tuple[str, ...]) -> str:
     if len(values) == 1:
         return str(Matcher(label, "=", values[0]))
-    return str(Matcher(label, "=~", "|".join(re.escape(value) for value in values)))
+    return str(Matcher(label, "=~", "|".join(_SPECIAL.sub(r"\\\1", value) for value in values)))

@@ -1,7 +1,6 @@
 """Targets by the names that people use: `inference/vllm` for `inference/deployment/vllm`, or just `vllm`."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -64,11 +63,10 @@ def nearest(name: str, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*near(name, known), *same]))[:3]
 
 
-def shortened(keys: Iterable[str]) -> dict[str, str]:
-    """The shortest form that names each key and no other: without its kind where that is no question."""
-    keys = list(keys)
-    counts = Counter(_forms(key)[1] for key in keys)
-    return {key: _forms(key)[1] if counts[_forms(key)[1]] == 1 and _is_plain(key) else key for key in keys}
+def brief(key: str) -> str:
+    """The key without its kind if that is Deployment, as most are; every other kind is said."""
+    namespace, kind, name = key.split("/", 2)
+    return f"{namespace}/{name}" if kind == "deployment" else key
 
 
 def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -77,12 +75,11 @@ def complete_target(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
         keys = _known(completing(ctx))
     except Exception:  # noqa: BLE001 - a shell that completes has no place for errors
         return []
-    forms = keys if incomplete.count("/") > 1 else [*shortened(keys).values(), *keys]
+    forms = [*(brief(key) for key in keys if incomplete.count("/") < 2), *keys]
     found = list(dict.fromkeys(form for form in forms if form.startswith(incomplete)))
     if not found:
         # `vllm` for `inference/vllm`.
-        short = shortened(keys)
-        found = [short[key] for key in keys if key.rpartition("/")[2].startswith(incomplete)]
+        found = [brief(key) for key in keys if key.rpartition("/")[2].startswith(incomplete)]
     return [CompletionItem(form) for form in found]
 
 
@@ -110,12 +107,3 @@ def _known(api: Api, **query: str) -> list[str]:
 def _literal(text: str) -> str:
     """The text as a glob of itself."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)
-
-
-def _forms(key: str) -> tuple[str, str, str]:
-    namespace, _, name = key.split("/", 2)
-    return key, f"{namespace}/{name}", name
-
-
-def _is_plain(key: str) -> bool:
-    return key.split("/", 2)[1] == "deployment"

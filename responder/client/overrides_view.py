@@ -1,22 +1,25 @@
 """Overrides as people read them."""
 
+import re
 from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from responder.client import times
+from responder.client import names, times
 from responder.client.tables import Column, note, say, show, styled
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLUMNS = (
     Column("ID", give=True, middle=True),
     Column("WHAT"),
-    Column("FOR", give=True, middle=True),
-    Column("STATE"),
+    Column("FOR", give=True, middle=True, least=22),
+    Column("STATE", usual="active"),
     Column("ENDS"),
-    Column("BY", give=True, drop=1),
-    Column("WHY", give=True, drop=2),
+    Column("AT", drop=3),
+    Column("BY", give=True, drop=2),
+    Column("WHY", give=True, drop=1, least=16),
 )
 _WORDS = {
     "pause": "pause",
@@ -42,14 +45,24 @@ def whom(override: Any) -> str:
     return str(override["target"]) or ", ".join(override["matchers"]) or "everything"
 
 
+def brief(override: Any) -> str:
+    """The same, shorter where that is clear."""
+    return names.brief(override["target"]) if override["target"] else whom(override)
+
+
+def short_id(identity: str, out: Console) -> str:
+    """As much of an id as people need; programs get all of it."""
+    return identity[:8] if out.is_terminal and _UUID.fullmatch(identity) else identity
+
+
 def show_overrides(out: Console, overrides: Any, now: datetime) -> None:
     rows: list[list[str | Text]] = [
         [
-            each["id"],
+            short_id(each["id"], out),
             what(each),
-            whom(each),
+            brief(each) if out.is_terminal else whom(each),
             styled(each["state"]),
-            _end(each, now),
+            *ends(each, now),
             each["createdBy"],
             each["comment"],
         ]
@@ -63,7 +76,7 @@ def told(out: Console, override: Any, now: datetime, did: str) -> None:
     starts, ends = times.parse(override["startsAt"]), times.parse(override["endsAt"])
     start = f" from {times.both(starts, now)}" if starts and override["state"] == "pending" else ""
     say(out, f"{did}{start} until {times.both(ends, now)}.")
-    say(out, f"End it early with: gpu-responder override expire {override['id']}", style="dim")
+    say(out, f"End it early with: gpu-responder override expire {short_id(override['id'], out)}", style="dim")
     if override.get("warning"):
         note(f"Note: {override['warning']}.")
     for write in override.get("inFlight") or ():
@@ -73,6 +86,7 @@ def told(out: Console, override: Any, now: datetime, did: str) -> None:
         )
 
 
-def _end(override: Any, now: datetime) -> str:
-    expired = times.parse(override["expiredAt"])
-    return times.both(expired or times.parse(override["endsAt"]), now)
+def ends(override: Any, now: datetime) -> tuple[str, str]:
+    """How long from now, and when."""
+    at = times.parse(override.get("expiredAt") or override["endsAt"])
+    return times.ago(at, now), times.absolute(at, now)

@@ -6,23 +6,26 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from rich.console import Console
 from rich.text import Text
 
 from responder.client import times
 from responder.client.connection import completing, config, with_api
 from responder.client.http import Api, segment
 from responder.client.overrides import end_options, ending, user, whole_id
+from responder.client.overrides_view import ends, short_id
 from responder.client.tables import Column, console, output_option, print_json, say, show, styled
 from responder.matchers import Matcher, parse
 
 PATH = "/api/v2/silences"
 _COLUMNS = (
     Column("ID", give=True, middle=True),
-    Column("MATCHERS", give=True),
-    Column("STATE"),
+    Column("MATCHERS", give=True, least=30),
+    Column("STATE", usual="active"),
     Column("ENDS"),
-    Column("BY", give=True, drop=1),
-    Column("WHY", give=True, drop=2),
+    Column("AT", drop=3),
+    Column("BY", give=True, drop=2),
+    Column("WHY", give=True, drop=1, least=16),
 )
 
 
@@ -86,7 +89,7 @@ def add(
     if where:
         say(out, f"Its id is {identity}.", style="dim")
     else:
-        say(out, f"End it early with: gpu-responder silence expire {identity}", style="dim")
+        say(out, f"End it early with: gpu-responder silence expire {short_id(identity, out)}", style="dim")
 
 
 @silence.command("list")
@@ -105,7 +108,7 @@ def list_(api: Api, expired: bool, output: str) -> None:
             out, "There are no silences." if expired else "No silence is in force; --expired shows past ones."
         )
         return
-    show(out, _COLUMNS, [_row(each, now) for each in found])
+    show(out, _COLUMNS, [_row(each, now, out) for each in found])
 
 
 def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -183,12 +186,12 @@ def _in_alertmanager(
     return identity, f" in Alertmanager {client.url}"
 
 
-def _row(found: Any, now: datetime) -> list[str | Text]:
+def _row(found: Any, now: datetime, out: Console) -> list[str | Text]:
     return [
-        found["id"],
+        short_id(found["id"], out),
         _words(found["matchers"]),
         styled(found["status"]["state"]),
-        times.both(times.parse(found["endsAt"]), now),
+        *ends(found, now),
         found["createdBy"],
         found["comment"],
     ]

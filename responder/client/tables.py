@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
@@ -19,9 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 ENDLESS = 100_000
 """Columns of what is no terminal: whoever reads a pipe wants whole lines."""
 GAP = 2
-_NARROWEST = 10
-_LEAST_IF_DROPPED = 24
-"""A column that can be left out is, rather than be cut to less."""
+_WIDEST = ENDLESS // 2
+"""Of a terminal."""
 
 STYLES = {
     "steady": "green",
@@ -49,9 +49,13 @@ class Column:
     title: str
     right: bool = False
     give: bool = False
+    least: int = 10
+    """Of its width, when it gives."""
     middle: bool = False
     """Shortened in the middle: names differ at their ends."""
     drop: int = 0
+    usual: str = ""
+    """Left out in a terminal if this is what every row has in it."""
     wrap: bool = False
     """Goes on below itself instead of being shortened."""
 
@@ -159,11 +163,16 @@ def facts(out: Console, pairs: Iterable[tuple[str, str | Text]], indent: int = 2
 
 def note(text: str) -> None:
     """Say something beside the output."""
-    click.echo(clean(text), err=True)
+    click.echo(fitted(clean(text)), err=True)
 
 
-def terminal_height() -> int:
-    return shutil.get_terminal_size().lines
+def fitted(text: str) -> str:
+    """Sentences for standard error: if that is a terminal, its lines end between words."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
+    return "\n".join(wrapper.fill(line) for line in text.splitlines())
 
 
 def _fit(
@@ -173,13 +182,13 @@ def _fit(
         max([cell_len(column.title) if title else 0, *(row[index].cell_len for row in rows)])
         for index, column in enumerate(columns)
     ]
-    kept = [index for index, _ in enumerate(columns) if any(row[index].plain for row in rows) or title]
+    kept = [index for index, column in enumerate(columns) if _tells(column, rows, index, width)]
 
     def least(index: int) -> int:
         column = columns[index]
         if not (column.give or column.wrap):
             return widths[index]
-        return min(widths[index], _LEAST_IF_DROPPED if column.drop else _NARROWEST)
+        return min(widths[index], column.least)
 
     def total(each: Callable[[int], int]) -> int:
         return sum(each(index) for index in kept) + GAP * (len(kept) - 1)
@@ -194,6 +203,10 @@ def _fit(
         widest = max(giving, key=lambda index: (columns[index].drop, widths[index]))
         widths[widest] = max(widths[widest] - over, least(widest))
     return kept, widths
+
+
+def _tells(column: Column, rows: Sequence[Sequence[Text]], index: int, width: int) -> bool:
+    return not column.usual or width > _WIDEST or any(row[index].plain != column.usual for row in rows)
 
 
 def _shortened(cell: Text, width: int, column: Column) -> Text:

@@ -15,15 +15,16 @@ from responder.client.http import Api
 from responder.client.tables import Column, console, output_option, print_json, say, show, styled
 
 STATES = ("steady", "up", "down", "limited", "held", "failing", "pending")
+_URGENT = ("failing", "held", "limited", "up", "down", "pending", "steady")
 COLUMNS = (
-    Column("TARGET", give=True, middle=True),
+    Column("TARGET", give=True, middle=True, least=20),
     Column("STATE"),
     Column("READY", right=True),
     Column("WANTS", right=True),
     Column("ALLOWED", right=True, drop=2),
     Column("REASON", give=True),
     Column("SINCE", drop=1),
-    Column("WHY", give=True, drop=3),
+    Column("WHY", give=True, drop=3, least=24),
 )
 
 
@@ -72,23 +73,22 @@ def show_all(out: Console, body: Any, now: datetime) -> None:
     """The table of all targets, with what concerns all of them above it."""
     for line, style in _banners(body):
         say(out, line, style=style)
-    found: Sequence[Any] = body["targets"]
+    found: Sequence[Any] = sorted(body["targets"], key=_urgency)
     if not found:
         say(out, "No target is known: one is known once an alert for it has arrived.")
         return
-    short = names.shortened(view["target"] for view in found)
-    show(out, COLUMNS, [_row(view, short if out.is_terminal else {}, now) for view in found])
+    show(out, COLUMNS, [_row(view, out.is_terminal, now) for view in found])
     if out.is_terminal:
         states = [view["state"] for view in found]
         told = ", ".join(f"{states.count(each)} {each}" for each in STATES if each in states)
         say(out, f"{len(found)} {'target' if len(found) == 1 else 'targets'}: {told}", style="dim")
 
 
-def _row(view: Any, short: dict[str, str], now: datetime) -> list[str | Text]:
+def _row(view: Any, brief: bool, now: datetime) -> list[str | Text]:
     least, most = view["minReplicas"], view["maxReplicas"]
     wants = view["desired"]
     return [
-        short.get(view["target"], view["target"]),
+        names.brief(view["target"]) if brief else view["target"],
         styled(view["state"]),
         f"{_number(view['ready'])}/{_number(view['replicas'])}",
         styled(_number(wants), "bold" if wants is not None and wants != view["replicas"] else ""),
@@ -97,6 +97,11 @@ def _row(view: Any, short: dict[str, str], now: datetime) -> list[str | Text]:
         times.ago(times.parse(view["decidedAt"]), now).removesuffix(" ago"),
         _why(view),
     ]
+
+
+def _urgency(view: Any) -> tuple[int, str]:
+    state = view["state"]
+    return _URGENT.index(state) if state in _URGENT else len(_URGENT), view["target"]
 
 
 def _why(view: Any) -> str:

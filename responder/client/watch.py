@@ -1,5 +1,6 @@
 """Keeping output up to date: few requests, fewer while nothing changes, and none that costs the server a body."""
 
+import io
 import json
 import sys
 import time
@@ -112,9 +113,20 @@ def _print(poller: Poller, out: Console, draw: Draw, as_json: bool) -> None:
 def _screen(out: Console, poller: Poller, draw: Draw) -> RenderableType:
     """What fits, with the last line telling how old it is and how to end."""
     now = times.now()
-    with out.capture() as captured:
-        draw(out, poller.body, now)
-    room = max(out.height - 2, 1)
+    # Not `out` itself, which would draw what is on the screen with it.
+    paper = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        width=out.width,
+        color_system=out.color_system,  # type: ignore[arg-type]
+        no_color=out.no_color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    with paper.capture() as captured:
+        draw(paper, poller.body, now)
+    room = max(out.height - 1, 1)
     lines = captured.get().splitlines()
     if len(lines) > room:
         lines = [

@@ -1,5 +1,6 @@
 """What a payload would lead to under a policy file, if so many replicas were there. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -75,9 +76,10 @@ def explain(body: bytes, settings: Settings, given: Given, now: datetime) -> Exp
     fates: list[Fate] = []
     records: dict[str, Record] = {}
     standing: dict[str, Span] = {}
-    for result in parsed.results:
+    for result, name in zip(parsed.results, _names(body), strict=True):
         if result.error:
-            fates.append(Fate(result.fingerprint, result.fingerprint, True, rejected=result.error))
+            shown = name or result.fingerprint or "an alert without a name"
+            fates.append(Fate(result.fingerprint, shown, True, rejected=result.error))
             continue
         notification = next(taken)
         alone = stands_alone(settings, notification.labels)
@@ -94,6 +96,16 @@ def explain(body: bytes, settings: Settings, given: Given, now: datetime) -> Exp
         _decided(record, settings, given, tuple(standing.values()), now) for record in records.values()
     )
     return Explanation(now, tuple(fates), decisions)
+
+
+def _names(body: bytes) -> list[str]:
+    """What the alerts are called, also those that are rejected."""
+    named: list[str] = []
+    for alert in json.loads(body)["alerts"]:
+        labels = alert.get("labels") if isinstance(alert, dict) else None
+        name = labels.get("alertname") if isinstance(labels, dict) else None
+        named.append(name if isinstance(name, str) else "")
+    return named
 
 
 def _fate(

@@ -83,7 +83,8 @@ def show_replay(out: Console, found: Replayed, now: datetime, policy: str) -> No
     otherwise = sum(each.acts_otherwise for each in found.differences)
     if not found.compared:
         say(out, "There is no recorded decision to compare with.")
-    elif not found.differences:
+        return
+    if not found.differences:
         say(out, f"All {found.compared} decisions would be the same under {policy}.")
     else:
         say(
