@@ -1,5 +1,6 @@
 """Looking up targets beside the inbox: once each, again after trouble, never in the way."""
 
+import logging
 import threading
 import time
 
@@ -22,7 +23,7 @@ class Resolver:
         self.answers = list(answers)
         self.asked = 0
 
-    def resolve(self, labels):
+    def locate(self, labels):
         self.asked += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -72,7 +73,7 @@ def _recording(waits, wait):
     "answer",
     [
         pytest.param(PermanentError("no right to read pods", Reason.FORBIDDEN), id="a missing right"),
-        pytest.param(None, id="a pod without a scalable owner"),
+        pytest.param(Rejection("no owner"), id="a pod without a scalable owner"),
         pytest.param(RuntimeError("a bug"), id="a bug"),
     ],
 )
@@ -88,7 +89,7 @@ def test_a_slow_lookup_blocks_nobody():
     go = threading.Event()
 
     class Slow:
-        def resolve(self, labels):
+        def locate(self, labels):
             go.wait(10)
             return REF
 
@@ -98,3 +99,22 @@ def test_a_slow_lookup_blocks_nobody():
     assert time.monotonic() - began < 1
     go.set()
     lookup.close()
+
+
+def test_why_there_is_no_target_reaches_people(caplog):
+    """The reason is logged once, however often the alert is repeated, and is what the inbox is told."""
+    rung = threading.Event()
+    lookup = PodLookup(Resolver(Rejection("pod n/p is an exporter")), rung.set)
+    labels = {"alertname": "GPUIdle", "pod": "p"}
+    try:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                rung.clear()
+                assert lookup.find(labels) is None
+                assert rung.wait(5)
+                assert lookup.find(labels) == Rejection("pod n/p is an exporter")
+    finally:
+        lookup.close()
+    assert [record.message for record in caplog.records] == [
+        "an alert leads to no target: pod n/p is an exporter"
+    ]
