@@ -1,5 +1,6 @@
 """What every store must do, whatever it is made of: each test runs on each of STORES."""
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -34,29 +35,49 @@ from responder.model import (
     TargetRef,
     Verdict,
 )
+from responder.sim.objects import ObjectStore
+from responder.sim.server import SimServer
+from responder.store.kubernetes import KubernetesStore
 from responder.store.sqlite import SqliteStore
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
-STORES: dict[str, Callable[..., Any]] = {
-    "sqlite": lambda folder, **more: SqliteStore(folder / "store.db", clock=NOW.timestamp, **more),
-}
+
+@contextlib.contextmanager
+def in_sqlite(folder: Path) -> Iterator[Callable[..., Any]]:
+    yield lambda **more: SqliteStore(folder / "store.db", clock=NOW.timestamp, **more)
+
+
+@contextlib.contextmanager
+def in_kubernetes(folder: Path) -> Iterator[Callable[..., Any]]:
+    """On a simulated API server; the clock that leases go by is the one that the tests give."""
+    objects = ObjectStore()
+    with SimServer(objects) as server:
+        objects.create("namespaces", {"metadata": {"name": "gpu"}}, manager="test")
+        kubeconfig = str(server.kubeconfig(folder / "kubeconfig"))
+        yield lambda **more: KubernetesStore(
+            "gpu", kubeconfig, clock=NOW.timestamp, passing=datetime.timestamp, **more
+        )
+
+
+STORES = {"sqlite": in_sqlite, "kubernetes": in_kubernetes}
 
 
 @pytest.fixture(params=list(STORES))
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Opens the store again at each call, as another process would."""
     opened: list[Any] = []
+    with STORES[request.param](tmp_path) as opening:
 
-    def make_one(**more: Any) -> Any:
-        store = STORES[request.param](tmp_path, **more)
-        opened.append(store)
-        return store
+        def make_one(**more: Any) -> Any:
+            store = opening(**more)
+            opened.append(store)
+            return store
 
-    yield make_one
-    for store in opened:
-        store.close()
+        yield make_one
+        for store in opened:
+            store.close()
 
 
 @pytest.fixture
@@ -370,8 +391,8 @@ class TestHistory:
         """The oldest go when there are too many."""
         store = make(history_rows=10)
         for i in range(40):
-            store.commit(Commit(history=(entry(str(i)),)))
-        kept = [each.entry.target.rpartition("/")[2] for each in store.history(limit=1000)]
+            store.commit(Commit(history=(entry(message=str(i)),)))
+        kept = [each.entry.message for each in store.history(limit=1000)]
         assert kept[0] == "39"
         assert 10 <= len(kept) <= 20
 
@@ -391,6 +412,7 @@ class TestLease:
         assert a.lease("actor", "host-a/1/1", self.TTL, NOW)
         assert not b.lease("actor", "host-b/1/1", self.TTL, NOW)
         assert a.lease("actor", "host-a/1/1", self.TTL, NOW + timedelta(seconds=10))
+        assert not b.lease("actor", "host-b/1/1", self.TTL, NOW + timedelta(seconds=10))
         assert not b.lease("actor", "host-b/1/1", self.TTL, NOW + timedelta(seconds=24.9))
         assert b.lease("actor", "host-b/1/1", self.TTL, NOW + timedelta(seconds=25))
         assert not a.lease("actor", "host-a/1/1", self.TTL, NOW + timedelta(seconds=26))
@@ -446,7 +468,9 @@ class TestWaiting:
         """The bell goes with the lease."""
         old, new, web = make(), make(), make()
         assert old.lease("actor", "a/1/1", timedelta(seconds=15), NOW)
+        assert not new.lease("actor", "b/1/1", timedelta(seconds=15), NOW)
         assert new.lease("actor", "b/1/1", timedelta(seconds=15), NOW + HOUR)
+        assert not old.lease("actor", "a/1/1", timedelta(seconds=15), NOW + HOUR)
         web.append(delivery())
         assert new.wait(5)
         assert not old.wait(0)

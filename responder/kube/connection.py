@@ -55,6 +55,7 @@ class Call:
     query: Query | None = None
     data: bytes | None = None
     content_type: str = "application/json"
+    accept: str = "application/json"
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -105,9 +106,10 @@ class Connection:
         *,
         query: Query | None = None,
         deadline: float | None = None,
+        accept: str = "application/json",
     ) -> T:
         """Read and decode an object or list. Retried within the deadline, honouring Retry-After up to it."""
-        return self._repeat(Call("GET", path, doing, query), shape, TransientError, deadline)
+        return self._repeat(Call("GET", path, doing, query, accept=accept), shape, TransientError, deadline)
 
     def pages(
         self, path: str, item: type[T], doing: str, *, query: Query | None = None
@@ -136,9 +138,11 @@ class Connection:
         """Write once and decode the answer. A TransientError leaves open whether it took effect."""
         return self._repeat(call, shape, UnsentError, deadline)
 
-    def watch(self, path: str, doing: str, query: Query, silence: float) -> Iterator[bytes]:
+    def watch(
+        self, path: str, doing: str, query: Query, silence: float, accept: str = "application/json"
+    ) -> Iterator[bytes]:
         """Lines of a watch, until the server ends it; an error after `silence` seconds without one."""
-        call = Call("GET", path, doing, query)
+        call = Call("GET", path, doing, query, accept=accept)
         self._wait_turn(doing, time.monotonic() + self.deadline)
         response = self._open(call, silence)
         self._watches.add(response)
@@ -222,7 +226,7 @@ class Connection:
 
     def _send(self, client: Any, call: Call, read_timeout: float) -> urllib3.HTTPResponse:
         try:
-            headers = {"Accept": "application/json", "User-Agent": "gpu-responder", **authorization(client)}
+            headers = {"Accept": call.accept, "User-Agent": "gpu-responder", **authorization(client)}
             if call.data is not None:
                 headers["Content-Type"] = call.content_type
             query = f"?{urlencode(call.query)}" if call.query else ""

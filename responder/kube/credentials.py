@@ -10,6 +10,7 @@ import kubernetes.config
 from responder.errors import ConfigError
 
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def api_client(kubeconfig: str | None, pool_size: int) -> Any:
@@ -47,6 +48,14 @@ def authorization(client: Any) -> dict[str, str]:
     except (kubernetes.config.ConfigException, OSError) as error:
         raise ConfigError(f"the credentials cannot be read ({error}).") from error
     return {s["key"]: s["value"] for s in settings if s["in"] == "header" and s["value"]}
+
+
+def own_namespace() -> str:
+    """The namespace of the pod's service account; empty where this is no pod."""
+    try:
+        return _NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _default_file() -> str:

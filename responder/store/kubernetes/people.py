@@ -1,0 +1,278 @@
+"""What people have said, and the alerts that stand for themselves: one value of a ConfigMap each.
+
+They are read anew each time, since an override binds from its acknowledgement. Threads that ask at once share a
+read, but never one that began before they asked.
+"""
+
+import logging
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Generic, TypeVar, cast
+
+from responder.codec import decode, encode
+from responder.errors import Conflict, ResponderError, StoreUnavailable
+from responder.model import AuditEntry, Override, Silence, Span
+from responder.store.kubernetes.configmaps import LARGEST, PREFIX, ConfigMaps
+
+T = TypeVar("T")
+
+PART = "people"
+AUDIT_PART = "audit"
+STANDING_PART = "standing"
+STANDING_SHARDS = 16
+KEPT_ENDED = timedelta(days=90)
+KEPT_AUDIT = 200
+REPEATS = timedelta(seconds=30)
+"""That a standing alert was heard of again is written at most so often; the process that acts knows it meanwhile."""
+_LEGAL = re.compile(r"[-._A-Za-z0-9]{1,253}")
+_TRIES = 10
+
+log = logging.getLogger("responder.audit")
+
+
+class Shared(Generic[T]):
+    """One read for all who ask while another is under way."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._condition = threading.Condition()
+        self._begun = 0
+        self._ended = 0
+        self._busy = False
+        self._result: T | ResponderError | None = None
+
+    def get(self) -> T:
+        """What a read gives that began after this was called. Raises what it raised."""
+        with self._condition:
+            wanted = self._begun + 1
+            while self._ended < wanted:
+                if not self._busy:
+                    self._busy = True
+                    self._begun += 1
+                    break
+                self._condition.wait()
+            else:
+                return self._given(self._result)
+        result: T | ResponderError | None = StoreUnavailable("the store could not be read")
+        try:
+            result = self._read()
+        except ResponderError as error:
+            result = error
+        finally:
+            with self._condition:
+                self._busy = False
+                self._ended = self._begun
+                self._result = result
+                self._condition.notify_all()
+        return self._given(result)
+
+    def _given(self, result: T | ResponderError | None) -> T:
+        if isinstance(result, ResponderError):
+            raise result
+        return cast("T", result)
+
+
+class Ending(Generic[T]):
+    """Overrides or silences: nouns with an end, by id, each as JSON that a person can read with kubectl."""
+
+    def __init__(
+        self,
+        maps: ConfigMaps,
+        name: str,
+        noun: type[T],
+        ends: Callable[[T], datetime],
+        clock: Callable[[], float],
+    ) -> None:
+        self._maps = maps
+        self._name = f"{PREFIX}-{name}"
+        self._noun = noun
+        self._ends = ends
+        self._clock = clock
+        self._shared: Shared[Mapping[str, str]] = Shared(self._read)
+
+    def all(self, ended_too: bool) -> tuple[T, ...]:
+        """By id; those that have ended only if asked for."""
+        found = sorted(self._shared.get().items())
+        nouns = [decode(body.encode(), self._noun) for _, body in found]
+        return tuple(noun for noun in nouns if ended_too or self._ends(noun).timestamp() > self._clock())
+
+    def put(self, identity: str, noun: T) -> None:
+        """Keep it in place of the one with its id; those that ended long ago go."""
+        key = identity if _LEGAL.fullmatch(identity) else sha256(identity.encode()).hexdigest()
+        changes: dict[str, str | None] = dict.fromkeys(self._outdated(), None)
+        changes[key] = encode(noun).decode()
+        _set(self._maps, self._name, PART, changes)
+
+    def _read(self) -> Mapping[str, str]:
+        found = self._maps.get(self._name)
+        return (found.data if found else None) or {}
+
+    def _outdated(self) -> list[str]:
+        """Those that ended 90 days ago, and the first to end of the others when there is no more room."""
+        found = self._shared.get()
+        ends = {key: self._ends(decode(body.encode(), self._noun)).timestamp() for key, body in found.items()}
+        now, size = self._clock(), sum(len(body) for body in found.values())
+        gone: list[str] = []
+        for key in sorted(ends, key=lambda key: ends[key]):
+            full = size > LARGEST * 3 // 4 and ends[key] < now
+            if ends[key] < now - KEPT_ENDED.total_seconds() or full:
+                gone.append(key)
+                size -= len(found[key])
+        return gone
+
+
+class Audit:
+    """The newest lines in a ConfigMap; every line is in the log, which keeps them all."""
+
+    def __init__(self, maps: ConfigMaps, clock: Callable[[], float]) -> None:
+        self._maps = maps
+        self._clock = clock
+        self._name = f"{PREFIX}-audit"
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def add(self, entry: AuditEntry) -> None:
+        log.info(
+            "%s %s",
+            entry.action,
+            entry.subject,
+            extra={
+                "audit": True,
+                "who": entry.who,
+                "address": entry.address,
+                "before": entry.before,
+                "after": entry.after,
+                "comment": entry.comment,
+            },
+        )
+        with self._lock:
+            self._last = max(int(self._clock() * 1_000_000), self._last + 1)
+            key = f"{self._last:016d}-{sha256(encode(entry)).hexdigest()[:8]}"
+            found = self._maps.get(self._name)
+            old = sorted((found.data if found else None) or {})
+            changes: dict[str, str | None] = dict.fromkeys(old[: max(0, len(old) + 1 - KEPT_AUDIT)], None)
+            changes[key] = encode(entry).decode()
+            _set(self._maps, self._name, AUDIT_PART, changes)
+
+    def newest(self, limit: int) -> list[AuditEntry]:
+        found = self._maps.get(self._name)
+        lines = sorted(((found.data if found else None) or {}).items(), reverse=True)
+        return [decode(body.encode(), AuditEntry) for _, body in lines[: max(limit, 0)]]
+
+
+class Standing:
+    """Alerts that stand for themselves, by fingerprint; only the process that acts changes them."""
+
+    def __init__(self, maps: ConfigMaps) -> None:
+        self._maps = maps
+        self._shared: Shared[tuple[Span, ...]] = Shared(self._read)
+        self._lock = threading.Lock()
+        self._heard: dict[str, Span] = {}
+        """Repeats that are not written yet."""
+        self.trusting = False
+
+    def all(self) -> tuple[Span, ...]:
+        kept = self._shared.get()
+        with self._lock:
+            return tuple(self._newer(span) for span in kept)
+
+    def change(self, spans: Iterable[Span], gone: Iterable[str]) -> None:
+        changes: dict[int, dict[str, bytes | None]] = {}
+        spans = self._new(list(spans))
+        for span in spans:
+            blob = zlib.compress(encode(span), 3)
+            changes.setdefault(_standing_shard(span.fingerprint), {})[_place(span.fingerprint)] = blob
+        for fingerprint in gone:
+            changes.setdefault(_standing_shard(fingerprint), {})[_place(fingerprint)] = None
+        for number in sorted(changes):
+            name = f"{PREFIX}-standing-{number:x}"
+            _set(self._maps, name, STANDING_PART, binary=changes[number])
+        with self._lock:
+            for fingerprint in (*(span.fingerprint for span in spans), *gone):
+                self._heard.pop(fingerprint, None)
+
+    def forget_repeats(self) -> None:
+        with self._lock:
+            self._heard.clear()
+
+    def _new(self, spans: list[Span]) -> list[Span]:
+        """Those that are more than a repeat of what is kept, not long after it."""
+        if not self.trusting or not spans:
+            return spans
+        kept = {span.fingerprint: span for span in self._shared.get()}
+        new: list[Span] = []
+        for span in spans:
+            known = kept.get(span.fingerprint)
+            late = None if known is None else span.last_seen_at - known.last_seen_at
+            if (
+                known is not None
+                and late is not None
+                and timedelta(0) <= late <= REPEATS
+                and replace(span, last_seen_at=known.last_seen_at) == known
+            ):
+                with self._lock:
+                    self._heard[span.fingerprint] = span
+            else:
+                new.append(span)
+        return new
+
+    def _newer(self, span: Span) -> Span:
+        heard = self._heard.get(span.fingerprint)
+        return span if heard is None or heard.last_seen_at < span.last_seen_at else heard
+
+    def _read(self) -> tuple[Span, ...]:
+        try:
+            spans = [
+                decode(zlib.decompress(blob), Span)
+                for found in self._maps.listed(STANDING_PART)
+                for blob in (found.binary_data or {}).values()
+            ]
+        except zlib.error as error:
+            raise StoreUnavailable(f"the store holds an alert that cannot be read ({error})") from error
+        return tuple(sorted(spans, key=lambda span: span.fingerprint))
+
+
+def ends_of_override(override: Override) -> datetime:
+    early = override.expired_at
+    return override.ends_at if early is None else min(override.ends_at, early)
+
+
+def ends_of_silence(silence: Silence) -> datetime:
+    return silence.ends_at
+
+
+def _standing_shard(fingerprint: str) -> int:
+    return sha256(fingerprint.encode()).digest()[0] % STANDING_SHARDS
+
+
+def _place(fingerprint: str) -> str:
+    return fingerprint if _LEGAL.fullmatch(fingerprint) else sha256(fingerprint.encode()).hexdigest()
+
+
+def _set(
+    maps: ConfigMaps,
+    name: str,
+    part: str,
+    data: Mapping[str, str | None] | None = None,
+    binary: Mapping[str, bytes | None] | None = None,
+) -> None:
+    """Set and remove values, whoever else does at the same time: each value stands for itself."""
+    for _ in range(_TRIES):
+        if maps.patch(name, data=data, binary=binary) is not None:
+            return
+        try:
+            maps.create(
+                name,
+                part,
+                data={key: value for key, value in (data or {}).items() if value is not None},
+                binary={key: value for key, value in (binary or {}).items() if value is not None},
+            )
+            return
+        except Conflict:
+            continue  # another was first
+    raise StoreUnavailable(f"ConfigMap {name} is made and deleted all the time: see who does")
