@@ -40,11 +40,10 @@ class Found:
 
 def spelt(kind: str) -> str:
     """The kind as target keys spell it: `deployments` and `deploy` are `deployment`."""
-    lower = kind.lower()
-    resource, dot, group = lower.partition(".")
-    if dot and _KINDS.get(resource, "").partition(".")[2] == group:
-        return _KINDS[resource]
-    return _KINDS.get(lower, lower)
+    lower = kind.lower().removesuffix(".apps")
+    resource, _, group = lower.partition(".")
+    known = _KINDS.get(resource, "")
+    return known if known and group in ("", known.partition(".")[2]) else lower
 
 
 def find(text: str, known: Iterable[str]) -> Found:

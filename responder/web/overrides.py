@@ -20,7 +20,7 @@ from responder.web.app import identity, needs, services
 from responder.web.audit import line, override_words
 from responder.web.auth import Role
 from responder.web.bodies import Form, moment
-from responder.web.finding import find
+from responder.web.known import meant
 from responder.web.problems import BadRequest
 from responder.web.queries import switch
 from responder.web.views import override_view, stamp
@@ -43,7 +43,7 @@ def create() -> Response:
     """Keep an override. It is durable with the answer, which lists what was begun before it and may still land."""
     own, now = services(), datetime.now(UTC)
     made, warnings = _made(FORM.read(), now)
-    warnings += _checked(made, list(own.store.records()))
+    warnings += _checked(made)
     own.store.put_override(
         made, line(now, "override.create", made.id, after=override_words(made), comment=made.comment)
     )
@@ -94,7 +94,7 @@ def _made(body: dict[str, Any], now: datetime) -> tuple[Override, list[str]]:
     starts_at, ends_at = _times(body, now)
     target, warnings = "", []
     if "target" in body:
-        found = find(body["target"], _known())
+        found = meant(body["target"])
         target = found.key
         if not found.known:
             warnings.append(f"no alert of {target} is known: the override binds once there is one")
@@ -186,13 +186,22 @@ def _whole(number: float | None) -> int | None:
 # Below: what it binds
 
 
-def _checked(override: Override, records: Iterable[tuple[Record, int]]) -> list[str]:
+def _candidates(override: Override) -> list[Record]:
+    """Records of targets that it may bind; a freeze of everything must not have to read everything."""
+    store = services().store
+    if override.target:
+        found = store.record(override.target)
+        return [found[0]] if found is not None else []
+    return [record for record, _ in store.records()] if override.matchers else []
+
+
+def _checked(override: Override) -> list[str]:
     """Raise BadRequest if it must not be; else what a person should know of what it binds."""
     _check_reach(override, "make")
     settings = services().source.current
     others = services().store.overrides()
     bound, warnings = 0, []
-    for record, _ in records:
+    for record in _candidates(override):
         policy = governing(settings, record)
         name = policy.name if policy else ""
         if not overrides_of((override,), record.target, name):
@@ -253,15 +262,6 @@ def _in_flight(override: Override) -> list[dict[str, Any]]:
 
 
 # Below: who may
-
-
-def _known() -> list[str]:
-    who = identity()
-    return [
-        record.target.key
-        for record, _ in services().store.records()
-        if who.may_reach(record.target.namespace)
-    ]
 
 
 def _namespaces(override: Override) -> list[str] | None:

@@ -12,7 +12,8 @@ from responder.web.answers import tagged
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role
 from responder.web.chain import chain_of
-from responder.web.finding import find, not_known, spelt
+from responder.web.finding import not_known, spelt
+from responder.web.known import keys, may_see, meant
 from responder.web.queries import limit, moment, switch
 from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
 
@@ -30,7 +31,7 @@ def targets() -> Response:
     """Every target known, with its state and why."""
     own, now = services(), datetime.now(UTC)
     settings, overrides = own.source.current, own.store.overrides()
-    seen = [record for record, _ in own.store.records() if _may_see(record)]
+    seen = [record for record, _ in own.store.records() if may_see(record)]
     found = [target_view(record, settings, overrides, now) for record in seen if _wanted(record)]
     found.sort(key=lambda view: str(view["target"]))
     return tagged(
@@ -51,7 +52,7 @@ def targets() -> Response:
 def target(namespace: str, kind: str, name: str) -> Response:
     """One target, with its last decisions, how it came to the last, and its timeline."""
     own, now = services(), datetime.now(UTC)
-    record = _record(namespace, kind, name)
+    record = _record(f"{namespace}/{kind}/{name}")
     history = own.store.history(target=record.target.key, limit=MOMENTS)
     view = target_view(record, own.source.current, own.store.overrides(), now)
     view["decisions"] = [decision_view(stored) for stored in history[:DECISIONS]]
@@ -79,18 +80,13 @@ def decisions() -> Response:
     return tagged({"decisions": [decision_view(entry, inputs) for entry in entries]})
 
 
-def _record(namespace: str, kind: str, name: str) -> Record:
+def _record(text: str) -> Record:
     """The target's record. Raises BadRequest: 404 with near ones."""
-    store = services().store
-    found = store.record(f"{namespace}/{spelt(kind)}/{name}")
-    if found is None or not _may_see(found[0]):
-        asked = f"{namespace}/{kind}/{name}"
-        known = [record.target.key for record, _ in store.records() if _may_see(record)]
-        meant = find(asked, known)
-        found = store.record(meant.key) if meant.known else None
-        if found is None:
-            raise not_known(asked, known, "")
-    return found[0]
+    found = meant(text)
+    kept = services().store.record(found.key) if found.known else None
+    if kept is None:
+        raise not_known(text, keys(), "")
+    return kept[0]
 
 
 def _problems(records: Iterable[Record]) -> list[str]:
@@ -108,10 +104,6 @@ def _problems(records: Iterable[Record]) -> list[str]:
             f"the Kubernetes API could not be reached for {len(unreachable)} of the targets: {last.message}"
         )
     return found
-
-
-def _may_see(record: Record) -> bool:
-    return identity().may_reach(record.target.namespace)
 
 
 def _wanted(record: Record) -> bool:
