@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import click
 from gunicorn.app.base import BaseApplication
@@ -30,6 +30,10 @@ from responder.worker import Actor, GunicornLog, ResponderWorker
 
 if TYPE_CHECKING:
     from flask import Blueprint
+
+    from responder.store.kubernetes import KubernetesStore
+
+Store = Union[SqliteStore, "KubernetesStore"]
 
 SYSTEM_FOLDER = Path("/var/lib/gpu-responder")
 DATABASE = "gpu-responder.db"
@@ -62,7 +66,7 @@ class Options:
     ca_certs: str = ""
 
 
-BuildActor = Callable[[Options, SqliteStore, SettingsSource, datetime], Actor]
+BuildActor = Callable[[Options, Any, SettingsSource, datetime], Actor]
 
 
 class Service(BaseApplication):  # type: ignore[misc]
@@ -171,7 +175,7 @@ def blueprints() -> "Sequence[Blueprint]":
     return (read, overrides, silences, alertmanager, audit, openapi)
 
 
-def make_actor(options: Options, store: SqliteStore, source: SettingsSource, started_at: datetime) -> Actor:
+def make_actor(options: Options, store: Store, source: SettingsSource, started_at: datetime) -> Actor:
     """The actor and the clients it works with. Web processes never import these."""
     from responder import actor, observer  # noqa: PLC0415
     from responder.alertmanager import AlertmanagerClient  # noqa: PLC0415
@@ -195,8 +199,17 @@ def make_actor(options: Options, store: SqliteStore, source: SettingsSource, sta
     )
 
 
-def open_store(options: Options, cluster: str, *, start_anyway: bool = False) -> SqliteStore:
+def open_store(options: Options, cluster: str, *, start_anyway: bool = False) -> Store:
     """The store that the options name. Raises ConfigError, StoreUnavailable."""
+    kind, _, namespace = options.store.partition(":")
+    if kind == "kubernetes":
+        # Who keeps a database needs no client of Kubernetes to take deliveries in.
+        from responder.observer import called  # noqa: PLC0415
+        from responder.store.kubernetes import KubernetesStore  # noqa: PLC0415
+
+        return KubernetesStore(
+            namespace, options.kubeconfig, cluster, start_anyway=start_anyway, on_call=called
+        )
     return SqliteStore(store_path(options.store), cluster, options.store_sync, start_anyway=start_anyway)
 
 
@@ -208,7 +221,7 @@ def store_path(store: str) -> Path:
         return Path.cwd() / DATABASE
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
-        raise ConfigError(f"--store: {store!r} is no store: write sqlite:<path>")
+        raise ConfigError(f"--store: {store!r} is no store: write sqlite:<path> or kubernetes")
     if not Path(path).absolute().parent.is_dir():
         raise ConfigError(f"--store: the folder of {path} does not exist: make it first")
     return Path(path)
@@ -318,7 +331,9 @@ def _until_it_can_stop(arbiter: Any, worker: Any) -> None:  # noqa: ARG001 - gun
 def _announce(options: Options) -> None:
     scheme = "https" if options.certfile else "http"
     click.echo(f"Serving on {scheme}://{options.bind}, policies from {options.policy}.", err=True)
-    click.echo(f"State is kept in {store_path(options.store)}.", err=True)
+    kubernetes = options.store.partition(":")[0] == "kubernetes"
+    place = "ConfigMaps of Kubernetes" if kubernetes else store_path(options.store)
+    click.echo(f"State is kept in {place}.", err=True)
     if not options.token_hashes_file:
         click.echo(
             "No tokens are configured: only this host can connect, and everybody on it may do everything.",
@@ -334,7 +349,7 @@ def _announce(options: Options) -> None:
     default="",
     envvar="GPU_RESPONDER_STORE",
     show_default=f"sqlite:{SYSTEM_FOLDER / DATABASE} if it can be written to, else sqlite:{DATABASE}",
-    help="sqlite:<path>.",
+    help="sqlite:<path>, or kubernetes:<namespace>; kubernetes alone is the pod's own namespace.",
 )
 @click.option(
     "--store-sync",

@@ -265,6 +265,13 @@ class TestRecords:
         store.commit(Commit(records=((record("pending"), 1),)))
         assert [each.target.name for each in store.intents()] == ["outstanding"]
 
+    def test_those_with_news_are_found(self, store: Any) -> None:
+        """A new record, and one that is marked: not those that were looked at since."""
+        seen = Verdict(NOW, 1, 1, Reason.NOTHING_FIRING, "calm")
+        made = (record("new"), record("calm", verdict=seen), record("news", verdict=seen, unseen=True))
+        store.commit(Commit(records=tuple((each, 0) for each in made)))
+        assert store.unseen() == ["inference/deployment/new", "inference/deployment/news"]
+
     def test_are_summed_up(self, store: Any) -> None:
         """The summary counts what the metrics tell, and leaves out what is not so."""
         old = NOW - 2 * HOUR

@@ -148,6 +148,12 @@ class KubernetesStore:
         found = [unpack(slot.blob).record for _, slot in self._shards.slots() if slot.glance().pending]
         return [record for record in found if record is not None]
 
+    def unseen(self) -> list[str]:
+        """The keys of records that have yet to be looked at: new ones, and those with news."""
+        new = [slot for _, slot in self._shards.slots() if slot.glance().there and not slot.glance().reason]
+        found = [unpack(slot.blob).record for slot in new]
+        return sorted(record.target.key for record in found if record is not None)
+
     def commit(self, commit: Commit) -> None:
         """Make the changes, whole within a shard; the version of a record that was changed is one more.
 

@@ -41,7 +41,7 @@ class Kept(msgspec.Struct):
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """What can be told of a target without its record: read once for each change."""
+    """What can be told of a target without its record: read once for each change. No reason is not looked at yet."""
 
     there: bool
     pending: bool
@@ -82,7 +82,7 @@ def glance(kept: Kept) -> Glance:
     return Glance(
         True,
         record.intent is not None or record.outstanding is not None,
-        record.verdict.reason.value if record.verdict is not None else "",
+        record.verdict.reason.value if record.verdict is not None and not record.unseen else "",
         min(heard, default=None),
         newest,
     )
