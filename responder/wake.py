@@ -30,7 +30,10 @@ def look_again_at(case: Case, decision: Decision, now: datetime, judge: Judge) -
     if decision.acts:
         after = noted.after(decision, now)
         then = judge(after, now)
-        found = now if then.acts else _earlier(found, _changes(after.noted(then, now), then, now, judge))
+        if not then.acts:
+            return _earlier(found, _changes(after.noted(then, now), then, now, judge))
+        # A dry run changes nothing, so it would act without end.
+        return _earlier(found, now + _pause(case, now)) if case.policy.dry_run else now
     return found
 
 
@@ -63,6 +66,13 @@ def _measured_again(case: Case, decision: Decision, now: datetime) -> datetime |
         if measured and standing_of(claim, case.policy.timing, now)[0] is Standing.FIRING:
             waits.append(claim.trigger.evaluation)
     return now + min(waits) if waits else None
+
+
+def _pause(case: Case, now: datetime) -> timedelta:
+    """How long a dry run waits before it says the same again."""
+    timing = case.policy.timing
+    firing = [each for each in case.claims.by_trigger if standing_of(each, timing, now)[0] is Standing.FIRING]
+    return min((claim.trigger.evaluation for claim in firing), default=RECHECK)
 
 
 def _moments(case: Case, now: datetime) -> Iterator[datetime]:

@@ -771,10 +771,13 @@ def test_dry_run_looks_back_on_its_shadow() -> None:
     assert not look(observed(4), shadow, replace(pol, dry_run=False)).dry_run
 
 
-def test_a_dry_run_goes_on_from_what_is_there() -> None:
-    """Nothing was written: 4 are there, below maxReplicas 5, so it would act again after the cooldown."""
-    pol = policy(trigger("more", UP), max_replicas=5, scale_up=rules(60), dry_run=True)
-    assert look(observed(4), record("more", pol=pol), pol).look_again_at == at(61)
+def test_a_dry_run_goes_on_from_what_is_there_and_does_not_spin() -> None:
+    """Nothing was written: 4 are there, below maxReplicas 5, so it would act again, after a pause."""
+    pol = policy(trigger("more", UP), max_replicas=5, dry_run=True)
+    assert look(observed(4), record("more", pol=pol), pol).look_again_at == at(31)
+    assert look(observed(4), record(), pol, overrides=(pin(5),)).look_again_at == at(301)
+    cooling = replace(pol, scale_up=rules(60))
+    assert look(observed(4), record("more", pol=pol), cooling).look_again_at == at(61)
 
 
 # --- When to look again ----------------------------------------------------------------------------
@@ -843,10 +846,13 @@ def test_a_group_of_ten_thousand_names_a_few() -> None:
 def test_of_very_many_alerts_the_freshest_counts() -> None:
     """All but one are unknown; and of the silenced ones none is."""
     alerts = {str(i): span("more", fingerprint=str(i), heard=-2000) for i in range(100)}
-    alerts["77"] = replace(alerts["77"], last_seen_at=at(0))
+    alerts["77"] = replace(alerts["77"], last_seen_at=at(-1))
     rec = replace(record(), alerts=alerts)
     fresh = look(observed(4), rec, policy(max_replicas=4))
-    assert (fresh.reason, fresh.alerts, fresh.look_again_at) == (Reason.AT_MAX_REPLICAS, ("77",), at(900))
+    assert (fresh.reason, fresh.alerts, fresh.look_again_at) == (Reason.AT_MAX_REPLICAS, ("77",), at(899))
     alerts["78"] = replace(alerts["78"], last_seen_at=at(0), suppressed=True)
-    alerts["77"] = replace(alerts["77"], firing=False)
+    rec = replace(record(), alerts=alerts)
+    assert look(observed(4), rec).desired == 5, "one is silenced, the other fires"
+    alerts = {**alerts, "77": replace(alerts["77"], firing=False)}
+    rec = replace(record(), alerts=alerts)
     assert look(observed(4), rec).reason is Reason.SILENCED

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from responder.decide import decide
 from responder.ledger import note
-from responder.limits import net_change, rate, stabilized, waits_for_ready
+from responder.limits import looks_back, net_change, rate, stabilized, waits_for_ready
 from responder.model import Decision, Direction, Reason, Record
 from responder.policy import RatePolicy, SelectPolicy
 from tests.deciding import (
@@ -219,6 +219,40 @@ def test_waiting_for_ready_needs_a_last_up() -> None:
     """Nothing was asked for yet."""
     assert waits_for_ready(policy(), ledger(), 4, 0, at(0)) is None
     assert waits_for_ready(policy(), ledger(up=0, last_up_to=4), 4, 0, at(0)) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        pytest.param(
+            ((0, 9), (10, 5), (20, 4)), ((0, 9), (10, 5), (20, 4)), id="falling: each may be the greatest"
+        ),
+        pytest.param(
+            ((0, 4), (10, 5), (20, 9)), ((0, 4), (10, 5), (20, 9)), id="rising: each may be the least"
+        ),
+        pytest.param(
+            ((0, 9), (10, 5), (20, 4), (30, 6)), ((0, 9), (10, 4), (30, 6)), id="5 lies between 4 and 6"
+        ),
+        pytest.param(
+            ((0, None), (10, 5), (20, None)), ((10, 5), (20, None)), id="what is there, at first and at last"
+        ),
+        pytest.param(((0, 3), (10, None), (20, 3)), ((0, None), (20, 3)), id="the same number again"),
+    ],
+)
+def test_which_recommendations_are_kept(given: Any, kept: Any) -> None:
+    """Those that may be the least or the greatest of some window; the next takes over the time of others."""
+    rec = record()
+    for when, number in given:
+        rec = note(rec, Decision(4, 4, Reason.COOLDOWN, "", recommendation=number), at(when))
+    # The first "what is there" is not kept: that is what the past is without any history.
+    assert rec.ledger == ledger(recommended=kept)
+
+
+def test_how_far_a_policy_looks_back() -> None:
+    """The longest of both windows and all periods."""
+    assert looks_back(policy(scale_up=rules(0, 60), scale_down=rules(0, 300))) == s(300)
+    assert looks_back(policy(scale_up=rules(0, 600), scale_down=rules(0, 300, FIVE))) == s(600)
+    assert looks_back(policy(scale_up=rules(0, 60), scale_down=rules(0, 0, FIVE, pods_per(1, 900)))) == s(900)
 
 
 @given(
