@@ -56,8 +56,8 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     "422": lambda: PermanentError("invalid", Reason.INVALID),
     "namespace": lambda: PermanentError("terminating", Reason.NAMESPACE_TERMINATING),
 }
-READING = sorted(ERRORS.keys() - {"409"})
-"""What a read can answer."""
+READING = sorted(ERRORS.keys() - {"409", "404"})
+"""What a read can answer; that a target which is there is gone, no API server says."""
 PAUSES = (OverrideKind.PAUSE, OverrideKind.FREEZE, OverrideKind.PAUSE_SCALE_UP, OverrideKind.PAUSE_SCALE_DOWN)
 STOPPED = {
     Direction.UP: {OverrideKind.PAUSE, OverrideKind.FREEZE, OverrideKind.PAUSE_SCALE_UP},
@@ -106,7 +106,7 @@ class OneEffect(RuleBasedStateMachine):
         self.underway: list[tuple[Notification, ...]] = []
         """Notifications that a sender has not delivered yet, or may deliver again."""
         self.hanging: list[Sent] = []
-        self.effects: Counter[str] = Counter()
+        self.effects: Counter[tuple[str, str]] = Counter()
         self.intents: dict[tuple[str, int], Intent] = {}
         """All that were ever stored, by the write that they announce."""
         self.crash_in: int | None = None
@@ -233,6 +233,12 @@ class OneEffect(RuleBasedStateMachine):
     def a_rival_scales(self, replicas: int, manager: str) -> None:
         self.world.server.replicas_write(REF, replicas, manager)
 
+    @rule(replicas=st.integers(1, 4))
+    def somebody_makes_it_anew(self, replicas: int) -> None:
+        """Deleted and created again: another uid, and what was meant for the old one is closed as gone."""
+        self.world.server.delete()
+        self.world.server.add(REF, replicas)
+
     @rule(kind=st.sampled_from(PAUSES), seconds=st.integers(1, 4000))
     def somebody_pauses(self, kind: OverrideKind, seconds: int) -> None:
         self.world.override(kind, ends_at=self.now + timedelta(seconds=seconds))
@@ -287,7 +293,7 @@ class OneEffect(RuleBasedStateMachine):
         before = len(self.world.server.ours())
         self.world.server.put_scale(REF, sent.workload, sent.replicas)
         if len(self.world.server.ours()) > before and sent.episode is not None:
-            self.effects[sent.episode] += 1
+            self.effects[sent.workload.uid, sent.episode] += 1
 
     @invariant()
     def no_episode_has_more_effects_than_steps(self) -> None:
@@ -295,9 +301,9 @@ class OneEffect(RuleBasedStateMachine):
 
     @invariant()
     def history_accounts_for_effects(self) -> None:
-        """Each line has its effect; an effect without a line has its intent still open."""
+        """Each line has its effect; an effect without a line has its intent still open, or its target is gone."""
         lines = Counter(entry.outcome for entry in self.world.store.entries)
-        applied, uncertain = lines[Outcome.APPLIED], lines[Outcome.UNCERTAIN]
+        applied, uncertain = lines[Outcome.APPLIED], lines[Outcome.UNCERTAIN] + lines[Outcome.GONE]
         effects = len(self.world.server.ours())
         assert applied <= effects
         found = self.world.store._records.get(REF.key)
