@@ -15,7 +15,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     \b
     bash  add to ~/.bashrc:  eval "$(gpu-responder completion bash)"
     zsh   add to ~/.zshrc:   eval "$(gpu-responder completion zsh)"
-    fish  gpu-responder completion fish > ~/.config/fish/completions/gpu-responder.fish
+    fish  add to ~/.config/fish/config.fish:
+          gpu-responder completion fish | source
     """
     made = get_completion_class(shell)
     assert made is not None

@@ -66,7 +66,7 @@ def add(
     """Silence the alerts that all MATCHERS match.
 
     \b
-    gpu-responder silence add alertname=GpuIdle namespace=~"team-.*" --for 2h --comment "load test"
+    gpu-responder silence add GpuIdle namespace=~team-.* --for 2h --comment why
 
     A bare first word is an alert's name.
     """

@@ -1,0 +1,114 @@
+"""Watching: few requests, fewer while nothing changes, an old picture rather than none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from responder.client import watch
+from responder.client.http import Api, ApiError, Unreachable
+from tests.client.client_world import Scripted, scripted
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def poller(service: Scripted) -> tuple[watch.Poller, Clock]:
+    clock = Clock()
+    return watch.Poller(Api(service.url), "/api/v1/targets", {}, clock), clock
+
+
+def run(made: watch.Poller, clock: Clock, seconds: float) -> list[bool]:
+    """Ask ten times a second for so long; what came of the times at which it did ask."""
+    news = []
+    for _ in range(round(seconds * 10)):
+        if made.left() == 0:
+            news.append(made.ask())
+        else:
+            assert made.ask() is False
+        clock.now += 0.1
+    return news
+
+
+def test_asks_seldom_while_nothing_changes() -> None:
+    """Twelve times in two minutes, at most, where each second would be a hundred and twenty."""
+    with scripted() as service:
+        service.always(200, {"targets": []})
+        made, clock = poller(service)
+        news = run(made, clock, 120)
+        assert news == [True] + [False] * (len(news) - 1)
+        assert len(service.asked) == len(news) <= 12
+        assert made.pause == watch.SLOWEST
+
+
+def test_sends_the_etag_and_keeps_what_it_has() -> None:
+    """A server that says 304 sends no body, and nothing is lost by it."""
+    with scripted() as service:
+
+        def answer(handler: Any) -> tuple[int, dict[str, str], bytes]:
+            if handler.headers.get("If-None-Match") == '"a"':
+                return 304, {}, b""
+            return 200, {"ETag": '"a"'}, json.dumps({"targets": ["x"]}).encode()
+
+        service.answers[""] = answer
+        made, clock = poller(service)
+        assert run(made, clock, 20)[:3] == [True, False, False]
+        assert made.body == {"targets": ["x"]}
+        assert [asked[2].get("If-None-Match") for asked in service.asked[:2]] == [None, '"a"']
+
+
+def test_a_change_quickens_it() -> None:
+    """What moves is watched closely; that time passes is no change."""
+    body: dict[str, Any] = {"targets": [], "asOf": 0}
+    with scripted() as service:
+
+        def answer(_: Any) -> tuple[int, dict[str, str], bytes]:
+            body["asOf"] += 1
+            return 200, {}, json.dumps(body).encode()
+
+        service.answers[""] = answer
+        made, clock = poller(service)
+        run(made, clock, 60)
+        assert made.pause == watch.SLOWEST
+        body["targets"] = ["new"]
+        clock.now += made.left()
+        assert made.ask() is True
+        assert made.body["targets"] == ["new"]
+        assert made.pause == watch.FASTEST
+
+
+def test_trouble_keeps_the_old_picture_and_mends_itself() -> None:
+    """The service restarts: what was last known stays, marked as old, until it answers again."""
+    with scripted() as service:
+        service.always(200, {"targets": ["x"]})
+        made, clock = poller(service)
+        made.ask()
+        service.always(503, {"error": "draining"})
+        clock.now += 10
+        assert made.ask() is True
+        assert (made.body, "draining" in made.trouble) == ({"targets": ["x"]}, True)
+        service.always(200, {"targets": ["x"]})
+        clock.now += 60
+        assert made.ask() is True
+        assert made.trouble == ""
+
+
+def test_what_will_not_mend_itself_ends_it() -> None:
+    """A token that was taken away, and a service that never was there."""
+    with scripted() as service:
+        service.always(200, {"targets": []})
+        made, clock = poller(service)
+        made.ask()
+        service.always(401, {"error": "x"})
+        clock.now += 10
+        with pytest.raises(ApiError, match="needs a token"):
+            made.ask()
+        url = service.url
+    fresh = watch.Poller(Api(url), "/", {}, Clock())
+    with pytest.raises(Unreachable, match="cannot reach"):
+        fresh.ask()
