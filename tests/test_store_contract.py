@@ -37,6 +37,7 @@ from responder.model import (
 )
 from responder.sim.objects import ObjectStore
 from responder.sim.server import SimServer
+from responder.store import Status
 from responder.store.kubernetes import KubernetesStore
 from responder.store.sqlite import SqliteStore
 
@@ -301,6 +302,20 @@ class TestStanding:
         newer = span("b", seen=NOW + HOUR)
         store.commit(Commit(standing=(newer,), standing_gone=("a",)))
         assert store.standing() == (newer,)
+
+
+class TestStatuses:
+    def test_the_newest_of_a_name_is_told_to_every_process(self, make: Callable[..., Any]) -> None:
+        """What the actor leaves there is read by those that answer HTTP, with its time."""
+        one, other = make(), make()
+        one.put_status("actor", {"kubernetes": "cannot be reached"})
+        one.put_status("page", {"key": "ü"})
+        one.put_status("actor", {})
+        assert other.statuses() == {"actor": Status(NOW, {}), "page": Status(NOW, {"key": "ü"})}
+
+    def test_there_are_none_at_first(self, store: Any) -> None:
+        """And nobody has to make a place for them."""
+        assert store.statuses() == {}
 
 
 class TestPeople:

@@ -1,6 +1,7 @@
 """Where state is kept. The nouns that stores give back beside the model's own."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from responder.model import HistoryEntry
@@ -27,3 +28,11 @@ class Summary:
     """Targets that would be scaled up but for maxReplicas."""
     unknown_alerts: int
     """Firing alerts that have not been heard of for longer than the time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A small document that one process leaves for the others, the newest only, such as what the actor can reach."""
+
+    at: datetime
+    body: Mapping[str, str] = field(default_factory=dict)

@@ -50,6 +50,9 @@ MIGRATIONS: tuple[str, ...] = (
         name TEXT PRIMARY KEY, holder TEXT NOT NULL, renewed_at REAL NOT NULL, ttl REAL NOT NULL
     );
     """,
+    """
+    CREATE TABLE status (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    """,
 )
 
 

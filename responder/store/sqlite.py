@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from responder.model import (
     Silence,
     Span,
 )
-from responder.store import StoredEntry, Summary
+from responder.store import Status, StoredEntry, Summary
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.schema import migrate
@@ -238,6 +238,18 @@ class SqliteStore:
         """The newest lines of the audit, newest first."""
         rows = self._read("SELECT body FROM audit ORDER BY id DESC LIMIT ?", (limit,))
         return [decode(body, AuditEntry) for (body,) in rows]
+
+    # What processes tell one another
+
+    def put_status(self, name: str, body: Mapping[str, str]) -> None:
+        """Leave a document in place of the one of that name. Wakes nobody."""
+        kept = encode(Status(datetime.fromtimestamp(self._clock(), UTC), body))
+        statement = "INSERT OR REPLACE INTO status (name, body) VALUES (?, ?)"
+        self._writer.run(lambda c: _insert(c, statement, (name, kept)))
+
+    def statuses(self) -> dict[str, Status]:
+        """What was left last, by name."""
+        return {name: decode(body, Status) for name, body in self._read("SELECT name, body FROM status", ())}
 
     # History
 

@@ -9,7 +9,7 @@ delivery twice changes nothing.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -29,13 +29,20 @@ from responder.model import (
     Silence,
     Span,
 )
-from responder.store import StoredEntry, Summary
+from responder.store import Status, StoredEntry, Summary
 from responder.store.kubernetes.bell import Bell
 from responder.store.kubernetes.configmaps import PREFIX, ConfigMaps
 from responder.store.kubernetes.inbox import Inbox
 from responder.store.kubernetes.kept import unpack
 from responder.store.kubernetes.lease import Leases
-from responder.store.kubernetes.people import Audit, Ending, Standing, ends_of_override, ends_of_silence
+from responder.store.kubernetes.people import (
+    Audit,
+    Ending,
+    Standing,
+    Statuses,
+    ends_of_override,
+    ends_of_silence,
+)
 from responder.store.kubernetes.shards import Shards
 
 __all__ = ["KubernetesStore"]
@@ -84,6 +91,7 @@ class KubernetesStore:
         self._silences = Ending(self.maps, "silences", Silence, ends_of_silence, clock)
         self._audit = Audit(self.maps, clock)
         self._standing = Standing(self.maps)
+        self._statuses = Statuses(self.maps, clock)
         self._leases = Leases(self._connection, self.maps, passing)
         self._bell = Bell(self._connection, self.maps)
         self._acting = False
@@ -229,6 +237,17 @@ class KubernetesStore:
     def audits(self, limit: int) -> list[AuditEntry]:
         """The newest lines of the audit, newest first."""
         return self._audit.newest(limit)
+
+    # What processes tell one another
+
+    def put_status(self, name: str, body: Mapping[str, str]) -> None:
+        """Leave a document in place of the one of that name. Wakes nobody."""
+        self._claim()
+        self._statuses.put(name, body)
+
+    def statuses(self) -> dict[str, Status]:
+        """What was left last, by name."""
+        return self._statuses.all()
 
     # History
 

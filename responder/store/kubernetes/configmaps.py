@@ -33,7 +33,7 @@ _HOPELESS = frozenset({"stopping", "rate_limit", "unauthorized", "tls"})
 
 
 class Meta(msgspec.Struct, rename="camel"):
-    name: str
+    name: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
 

@@ -10,13 +10,14 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Generic, TypeVar, cast
 
 from responder.codec import decode, encode
 from responder.errors import Conflict, ResponderError, StoreUnavailable
 from responder.model import AuditEntry, Override, Silence, Span
+from responder.store import Status
 from responder.store.kubernetes.configmaps import LARGEST, PREFIX, ConfigMaps
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ T = TypeVar("T")
 PART = "people"
 AUDIT_PART = "audit"
 STANDING_PART = "standing"
+STATUS_PART = "status"
 STANDING_SHARDS = 16
 KEPT_ENDED = timedelta(days=90)
 KEPT_AUDIT = 200
@@ -252,6 +254,29 @@ def _standing_shard(fingerprint: str) -> int:
 
 def _place(fingerprint: str) -> str:
     return fingerprint if _LEGAL.fullmatch(fingerprint) else sha256(fingerprint.encode()).hexdigest()
+
+
+class Statuses:
+    """Small documents that processes leave for one another, each a value by its name."""
+
+    def __init__(self, maps: ConfigMaps, clock: Callable[[], float]) -> None:
+        self._maps = maps
+        self._clock = clock
+        self._name = f"{PREFIX}-{STATUS_PART}"
+        self._shared: Shared[Mapping[str, str]] = Shared(self._read)
+
+    def put(self, name: str, body: Mapping[str, str]) -> None:
+        """Leave a document in place of the one of that name."""
+        status = Status(datetime.fromtimestamp(self._clock(), UTC), body)
+        _set(self._maps, self._name, STATUS_PART, {name: encode(status).decode()})
+
+    def all(self) -> dict[str, Status]:
+        """What was left last, by name."""
+        return {name: decode(body.encode(), Status) for name, body in self._shared.get().items()}
+
+    def _read(self) -> Mapping[str, str]:
+        found = self._maps.get(self._name)
+        return (found.data if found else None) or {}
 
 
 def _set(
