@@ -31,10 +31,10 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     )
 
 
-def tagged(body: Mapping[str, Any]) -> Response:
+def tagged(body: Any) -> Response:
     """The body as JSON with an ETag, or 304 for one who has it. `asOf` changes always and is no news."""
-    news = msgspec.json.encode({key: value for key, value in body.items() if key != "asOf"})
-    tag = hashlib.sha256(news).hexdigest()[:32]
+    news = {key: value for key, value in body.items() if key != "asOf"} if isinstance(body, dict) else body
+    tag = hashlib.sha256(msgspec.json.encode(news)).hexdigest()[:32]
     given = answer(body)
     given.set_etag(tag)
     # `no-store` is for caches; a page that is open may keep what it shows, and its tag.

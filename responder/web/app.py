@@ -1,7 +1,7 @@
 """The web application: guards in front, one blueprint per part of the API behind."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
@@ -13,7 +13,7 @@ from responder import metrics
 from responder.errors import ConfigError, StoreUnavailable
 from responder.model import AuditEntry, Override, Record, Silence, Span
 from responder.policy import Settings
-from responder.store import StoredEntry
+from responder.store import Status, StoredEntry
 from responder.web.answers import SECURITY_HEADERS, error_answer
 from responder.web.auth import Access, Identity, Refused, Role
 from responder.web.bodies import LARGEST_BODY
@@ -38,6 +38,8 @@ class Store(Inbox, metrics.State, Protocol):
     def silences(self, include_expired: bool = False) -> tuple[Silence, ...]: ...
     def put_silence(self, silence: Silence, audit: AuditEntry | None = None) -> None: ...
     def audits(self, limit: int) -> list[AuditEntry]: ...
+    def put_status(self, name: str, body: Mapping[str, str]) -> None: ...
+    def statuses(self) -> dict[str, Status]: ...
     def history(
         self,
         *,
@@ -73,6 +75,8 @@ class Services:
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     override_max: timedelta = timedelta(days=30)
     """The furthest end of a new override."""
+    prometheus_urls: tuple[str, ...] = ()
+    """Where the page asks for utilization."""
 
 
 def services() -> Services:

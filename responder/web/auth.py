@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -162,6 +162,11 @@ class Tokens:
                 found = identity
         return found
 
+    def first(self, proves: Callable[[bytes], bool]) -> Identity | None:
+        """The identity whose token's SHA-256 proves what was signed with it."""
+        self._refresh()
+        return next((identity for known, identity in self._known.items() if proves(known)), None)
+
     def _refresh(self) -> None:
         now = time.monotonic()
         if now < self._look_at or not self._lock.acquire(blocking=False):
@@ -259,6 +264,10 @@ class Access:
         if not identity.may(role):
             raise Refused(403, f"token {identity.name!r} has the role {identity.role}, and this needs {role}")
         return identity
+
+    def signed_by(self, proves: Callable[[bytes], bool]) -> Identity | None:
+        """The identity whose token's SHA-256 proves what was signed with it; None without tokens."""
+        return self._tokens.first(proves) if self._tokens is not None else None
 
     def _unknown(self, environ: Mapping[str, Any], tried: bool) -> Refused:
         address = environ.get("REMOTE_ADDR", "")

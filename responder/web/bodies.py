@@ -26,7 +26,10 @@ class Form:
 
     def read(self) -> dict[str, Any]:
         """The request's body. Raises BadRequest with the first of its faults."""
-        body = json_body()
+        return self.check(json_body())
+
+    def check(self, body: Any) -> dict[str, Any]:
+        """The body, if it fits. Raises BadRequest with the first of its faults."""
         # Deepest last: that the whole lacks a key matters less than that a key is misspelt.
         faults = sorted(
             self._validator.iter_errors(body), key=lambda error: error.validator != "additionalProperties"

@@ -104,7 +104,9 @@ OPERATIONS = (
             query("kind", TEXT, "Exactly."),
             query("name", TEXT, "Exactly."),
             query("reason", TEXT, "Exactly."),
+            query("id", {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The one of this number."),
             query("since", TIME, "Not before."),
+            query("id", {"type": "integer", "minimum": 0, "maximum": 10**17}, "The one of this id."),
             _LIMIT,
             _flag("inputs", "With what each was decided from."),
             _HAVE,
@@ -112,7 +114,7 @@ OPERATIONS = (
     ),
     Operation(
         "get", "/api/v1/overrides", "Overrides in force or to come, newest first.", Role.VIEWER,
-        {200: "Overrides", 400: "Error", **_READS}, (_flag("ended", "Also those that ended."),),
+        {200: "Overrides", 304: None, 400: "Error", **_READS}, (_flag("ended", "Also those that ended."), _HAVE),
     ),
     Operation(
         "post", "/api/v1/overrides", "Overrule the policies, with an owner, a reason and an end.", Role.OPERATOR,
@@ -137,7 +139,7 @@ OPERATIONS = (
     ),
     Operation(
         "get", "/api/v2/silences", "Silences, those that expired lately too.", Role.VIEWER,
-        {200: many(ref("Silence")), 400: "Error", **_READS}, (_FILTER,),
+        {200: many(ref("Silence")), 304: None, 400: "Error", **_READS}, (_FILTER, _HAVE),
     ),
     Operation(
         "post", "/api/v2/silences", "Make a silence, or change the one whose id is given.", Role.OPERATOR,

@@ -15,7 +15,7 @@ from responder.model import Override, OverrideKind, Record
 from responder.observe import overrides_of
 from responder.overrides import bounds_of
 from responder.policy import Policy, allowed, governing
-from responder.web.answers import answer
+from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services
 from responder.web.audit import line, override_words
 from responder.web.auth import Role
@@ -41,16 +41,8 @@ _CASED = {kind.lower(): kind for kind in ("Deployment", "StatefulSet", "ReplicaS
 @needs(Role.OPERATOR)
 def create() -> Response:
     """Keep an override. It is durable with the answer, which lists what was begun before it and may still land."""
-    own, now = services(), datetime.now(UTC)
-    made, warnings = _made(FORM.read(), now)
-    warnings += _checked(made)
-    own.store.put_override(
-        made, line(now, "override.create", made.id, after=override_words(made), comment=made.comment)
-    )
-    view = override_view(made, datetime.now(UTC))
-    view["inFlight"] = _in_flight(made)
-    view["warning"] = "; ".join(warnings)
-    return answer(view, 201, {"Location": f"/api/v1/overrides/{made.id}"})
+    view = keep(FORM.read())
+    return answer(view, 201, {"Location": f"/api/v1/overrides/{view['id']}"})
 
 
 @overrides.get("/overrides")
@@ -58,8 +50,8 @@ def create() -> Response:
 def listed() -> Response:
     """Overrides in force or to come, newest first; `ended=true` adds those that ended."""
     now, found = datetime.now(UTC), services().store.overrides(include_ended=switch("ended"))
-    views = [override_view(each, now) for each in _newest_first(found) if _may_see(each)]
-    return answer({"overrides": views})
+    views = [override_view(each, now) for each in visible(found)]
+    return tagged({"overrides": views})
 
 
 @overrides.get("/overrides/<identifier>")
@@ -73,16 +65,40 @@ def one(identifier: str) -> Response:
 @needs(Role.OPERATOR)
 def expire(identifier: str) -> Response:
     """End an override now; one that has ended stays as it is. It remains in history."""
+    return answer(override_view(end(identifier, request.args.get("comment", "")), datetime.now(UTC)))
+
+
+def keep(body: dict[str, Any]) -> dict[str, Any]:
+    """Keep the override that the body describes, and say what was begun before it. Raises BadRequest."""
+    own, now = services(), datetime.now(UTC)
+    made, warnings = _made(body, now)
+    warnings += _checked(made)
+    own.store.put_override(
+        made, line(now, "override.create", made.id, after=override_words(made), comment=made.comment)
+    )
+    view = override_view(made, datetime.now(UTC))
+    view["inFlight"] = _in_flight(made)
+    view["warning"] = "; ".join(warnings)
+    return view
+
+
+def end(identifier: str, comment: str) -> Override:
+    """End it now, unless it has ended. Raises BadRequest."""
     before, now = _find(identifier), datetime.now(UTC)
     _check_reach(before, "end")
     if now >= before.ends_at or before.expired_at is not None:
-        return answer(override_view(before, now))
+        return before
     after = replace(before, expired_at=now)
-    why = request.args.get("comment", "")[:4096]
     services().store.put_override(
-        after, line(now, "override.expire", after.id, override_words(before), override_words(after), why)
+        after,
+        line(now, "override.expire", after.id, override_words(before), override_words(after), comment[:4096]),
     )
-    return answer(override_view(after, now))
+    return after
+
+
+def visible(found: Iterable[Override]) -> list[Override]:
+    """Those that who asks may see, newest first."""
+    return _newest_first(each for each in found if _may_see(each))
 
 
 # Below: what was asked for

@@ -19,6 +19,16 @@ def limit(default: int = 100) -> int:
     return int(text)
 
 
+def number(key: str) -> int | None:
+    """A whole number that something is known by; None if it is not given."""
+    text = request.args.get(key)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise BadRequest(f"{key}: {text[:40]!r} is no whole number")
+    return int(text)
+
+
 def moment(key: str) -> datetime | None:
     """A time; None if it is not given."""
     text = request.args.get(key)

@@ -14,7 +14,7 @@ from responder.web.auth import Role
 from responder.web.chain import chain_of
 from responder.web.finding import not_known, spelt
 from responder.web.known import keys, may_see, meant
-from responder.web.queries import limit, moment, switch
+from responder.web.queries import limit, moment, number, switch
 from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
 
 read = Blueprint("read", __name__, url_prefix="/api/v1")
@@ -74,6 +74,7 @@ def decisions() -> Response:
         reason=wanted.get("reason", ""),
         since=moment("since"),
         limit=limit(),
+        id=number("id"),
         namespaces=identity().namespaces,
     )
     inputs = switch("inputs")

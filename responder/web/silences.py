@@ -13,7 +13,7 @@ from flask import Blueprint, Response
 
 from responder.matchers import Matcher, parse
 from responder.model import Silence
-from responder.web.answers import answer
+from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services
 from responder.web.audit import line, silence_words
 from responder.web.auth import Role
@@ -36,8 +36,13 @@ _ORDER = {"active": 0, "pending": 1, "expired": 2}
 @needs(Role.OPERATOR)
 def put() -> Response:
     """Keep a silence, or change the one whose `id` is given."""
+    return answer({"silenceID": keep(FORM.read())})
+
+
+def keep(body: Mapping[str, Any]) -> str:
+    """Keep the silence that the body describes; its id. Raises BadRequest."""
     now = datetime.now(UTC)
-    asked = _asked(FORM.read(), now)
+    asked = _asked(body, now)
     # Of all refusals of a POST, amtool shows what 400 and 404 say, and nothing else.
     _check_reach(asked, 400)
     if not asked.id:
@@ -63,7 +68,7 @@ def listed() -> Response:
         for each in services().store.silences(include_expired=True)
         if now - each.ends_at < SHOWN_EXPIRED and _may_see(each) and _fits(wanted, _named(each))
     ]
-    return answer([silence_view(each, now) for each in sorted(found, key=lambda each: _order(each, now))])
+    return tagged([silence_view(each, now) for each in sorted(found, key=lambda each: _order(each, now))])
 
 
 @silences.get("/silence/<identifier>")
@@ -77,11 +82,21 @@ def one(identifier: str) -> Response:
 @needs(Role.OPERATOR)
 def expire(identifier: str) -> Response:
     """End a silence now; one that has expired stays as it is."""
+    end(identifier)
+    return Response(status=200)
+
+
+def end(identifier: str) -> None:
+    """End it now, unless it has expired. Raises BadRequest."""
     now, silence = datetime.now(UTC), _find(identifier)
     _check_reach(silence, 403)
     if _state(silence, now) != "expired":
         _expire(silence, now)
-    return Response(status=200)
+
+
+def visible(found: Iterable[Silence], now: datetime) -> list[Silence]:
+    """Those that who asks may see, as Alertmanager sorts them."""
+    return sorted((each for each in found if _may_see(each)), key=lambda each: _order(each, now))
 
 
 def silence_view(silence: Silence, now: datetime) -> dict[str, Any]:
@@ -158,10 +173,10 @@ def _expire(silence: Silence, now: datetime) -> None:
     services().store.put_silence(after, entry)
 
 
-def _keep(silence: Silence, action: str, before: str) -> Response:
+def _keep(silence: Silence, action: str, before: str) -> str:
     entry = line(silence.updated_at, action, silence.id, before, silence_words(silence), silence.comment)
     services().store.put_silence(silence, entry)
-    return answer({"silenceID": silence.id})
+    return silence.id
 
 
 # Below: reading

@@ -131,14 +131,20 @@ class TestTargets:
         people.store.commit(Commit(records=((replace(record, alerts=spans), version),)))
         assert people.get("/api/v1/targets").json["targets"][0]["alerts"][0]["generatorURL"] == ""
 
-    def test_are_not_sent_again_to_one_who_has_them(self, people: Api) -> None:
-        """304 while nothing but the time has changed; then anew."""
+    @pytest.mark.parametrize(
+        "path", ["/api/v1/targets", f"/api/v1/targets/{VLLM.key}", "/api/v1/decisions", "/api/v1/overrides"]
+    )
+    def test_are_not_sent_again_to_one_who_has_them(self, people: Api, path: str) -> None:
+        """304 while nothing but the time has changed; then anew. So it is with all that a page polls."""
         people.know(VLLM)
-        first = people.get("/api/v1/targets")
-        again = people.get("/api/v1/targets", **{"If-None-Match": first.headers["ETag"]})
+        first = people.get(path)
+        again = people.get(path, **{"If-None-Match": first.headers["ETag"]})
         assert (again.status_code, again.data) == (304, b"")
         decided(people)
-        anew = people.get("/api/v1/targets", **{"If-None-Match": first.headers["ETag"]})
+        people.store.put_override(
+            Override("o", OverrideKind.PAUSE, "ana", "c", NOW, NOW, NOW + timedelta(hours=1), VLLM.key)
+        )
+        anew = people.get(path, **{"If-None-Match": first.headers["ETag"]})
         assert anew.status_code == 200
         assert anew.headers["ETag"] != first.headers["ETag"]
 
@@ -258,6 +264,8 @@ class TestDecisions:
             ("?name=vllm-large", 1),
             ("?reason=Paused", 1),
             ("?limit=1", 1),
+            ("?id=2", 1),
+            ("?id=99", 0),
             ("?since=2099-01-01T00:00:00Z", 0),
             ("?since=2020-01-01T00:00:00+01:00", 3),
         ],
@@ -273,6 +281,7 @@ class TestDecisions:
         [
             ("limit=0", "limit: '0' is no whole number from 1 to 10000"),
             ("limit=x", "limit: 'x' is no whole number"),
+            ("id=x", "id: 'x' is no whole number"),
             ("since=yesterday", "since: 'yesterday' is no time"),
             ("since=2026-01-01T00:00:00", "has no time zone"),
             ("inputs=1", "inputs: '1' is neither true nor false"),
