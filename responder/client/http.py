@@ -72,8 +72,8 @@ class Api:
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._ask("POST", path, body=body).body
 
-    def delete(self, path: str) -> Any:
-        return self._ask("DELETE", path).body
+    def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._ask("DELETE", path, query).body
 
     def _ask(
         self,

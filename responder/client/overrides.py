@@ -207,16 +207,19 @@ def complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 @override.command("expire")
 @click.argument("id_", metavar="ID", shell_complete=complete_id)
+@click.option("--comment", metavar="TEXT", help="Why; the audit keeps it.")
 @output_option
 @with_api
-def expire(api: Api, id_: str, output: str) -> None:
+def expire(api: Api, id_: str, comment: str | None, output: str) -> None:
     """End an override now. ID may be shortened to what is unique."""
+    query = {"comment": comment}
     try:
-        ended = api.delete(f"{PATH}/{segment(id_)}")
+        ended = api.delete(f"{PATH}/{segment(id_)}", query)
     except ApiError as error:
         if error.status != 404:
             raise
-        ended = api.delete(f"{PATH}/{segment(whole_id(id_, api.get(PATH)['overrides'], 'override'))}")
+        whole = whole_id(id_, api.get(PATH)["overrides"], "override")
+        ended = api.delete(f"{PATH}/{segment(whole)}", query)
     if output == "json":
         print_json(ended)
         return

@@ -102,7 +102,7 @@ def undo(
 
 
 def _find(api: Api, number: int) -> Any:
-    found = api.get("/api/v1/decisions", {"id": number, "limit": MOST})["decisions"]
+    found = api.get("/api/v1/decisions", {"id": number})["decisions"]
     for each in found:
         if each["id"] == number:
             return each

@@ -234,10 +234,11 @@ class TestOverrides:
         """The first characters are enough while they are unique."""
         self.add(known, "pin", "vllm", "--replicas", "3")
         made = known.shell.json("override", "list")["overrides"][0]
-        shown = known.shell.run("override", "expire", made["id"][:6]).stdout
+        shown = known.shell.run("override", "expire", made["id"][:6], "--comment", "test over").stdout
         assert shown == (
             "Ended pin at 3 of inference/deployment/vllm (load test); the next decision goes without it.\n"
         )
+        assert known.made.store.audits(1)[0].comment == "test over"
         assert "No override is in force" in known.shell.run("override", "list").stdout
         assert made["id"] in known.shell.run("override", "list", "--ended").stdout
         assert "no override zzz is in force or to come" in known.shell.fails("override", "expire", "zzz")
@@ -297,6 +298,14 @@ class TestUndo:
         assert "Note: since that decision it had gone on to 3." in result.stderr
         (pin,) = known.made.store.overrides()
         assert (pin.comment, pin.ends_at - pin.starts_at) == ("costs", timedelta(minutes=30))
+
+    def test_finds_an_old_decision(self, known: World) -> None:
+        """It is asked for by its id, however many came after."""
+        number = known.decided(current=3, desired=5, ago=9000, **applied())
+        for _ in range(101):
+            known.decided(current=3, desired=3)
+        known.shell.run("undo", str(number))
+        assert known.made.store.overrides()[0].replicas == 3
 
     def test_refuses_what_changed_nothing(self, known: World) -> None:
         """A hold, a failed write, a dry run, and a decision that there is not."""
