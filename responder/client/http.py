@@ -24,6 +24,8 @@ DEFAULT_URL = "http://127.0.0.1:9099"
 TIMEOUT = 10.0
 LARGEST = 256 * 1024 * 1024
 _LONGEST_COMPLAINT = 500
+_MISNAMED = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 
 class ApiError(ResponderError):
@@ -171,7 +173,12 @@ class Api:
         found = _of(error, ssl.SSLCertVerificationError)
         if isinstance(found, ssl.SSLCertVerificationError):
             why = clean(found.verify_message or "it cannot be verified").rstrip(".")
-            return f"the certificate of {self.url} is not to be trusted ({why}): give its CA with --ca-file"
+            mend = (
+                "use a name that it is made for"
+                if found.verify_code in _MISNAMED
+                else "give its CA with --ca-file"
+            )
+            return f"the certificate of {self.url} is not to be trusted ({why}): {mend}"
         if "WRONG_VERSION_NUMBER" in str(error):
             return f"{self.url} does not speak TLS: write http:// instead of https://"
         return f"no TLS connection with {self.url}: {_cause(error)}"

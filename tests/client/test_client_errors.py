@@ -188,7 +188,7 @@ def test_an_untrusted_certificate_says_how_to_trust_it() -> None:
     from responder.client.http import Api
 
     cause = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
-    cause.verify_message = "self-signed certificate"
+    cause.verify_message, cause.verify_code = "self-signed certificate", 18
     told = str(Api("https://x")._unreachable(SSLError(cause)))
     assert told == (
         "the certificate of https://x is not to be trusted (self-signed certificate): give its CA with --ca-file"
