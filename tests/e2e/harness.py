@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,10 +18,15 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from responder.sim.defaults import apply_defaults, prepare_for_create
+from responder.sim.manifests import manifest
+from responder.sim.objects import ObjectStore
+from responder.sim.server import SimServer
+from responder.sim.spec import read_spec
+from responder.sim.view import DEPLOYMENTS
 from tests.serving import ROOT, ROUTE, alive, children, free_port, until
 
 NAMESPACE = "inference"
-ACTOR_THREAD = "store-writer"
 FIRING_ENDS_AT = "0001-01-01T00:00:00Z"
 
 
@@ -42,11 +46,11 @@ def request(
 class Program:
     """A program in a session of its own, so that all that it starts can be reached and is ended with it."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, module: str = "responder") -> None:
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "responder", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -121,44 +125,52 @@ class Sim:
 
 
 @contextlib.contextmanager
-def simulated(
-    folder: Path, replicas: Mapping[str, int], *, nodes: int = 10, cold_start: float = 1.0
-) -> Iterator[Sim]:
-    """A cluster with these Deployments and GPUs enough, without load."""
-    spec = {
-        "nodes": nodes,
-        "gpusPerNode": 16,
-        "workloads": [
-            {
-                "namespace": NAMESPACE,
-                "name": name,
-                "replicas": count,
-                "coldStartSeconds": cold_start,
-                "load": "none",
-            }
-            for name, count in replicas.items()
-        ],
-    }
-    (folder / "cluster.yaml").write_text(yaml.safe_dump(spec))
+def simulated(folder: Path, replicas: Mapping[str, int], *, still: bool = False) -> Iterator[Sim]:
+    """A cluster with these Deployments and GPUs enough, without load.
+
+    When `still`, no controller runs in it: a thousand Deployments then cost nothing, and have no pods.
+    """
     kubeconfig, port = folder / "kubeconfig", free_port()
-    program = Program(
-        [
-            "sim",
-            "--file",
-            str(folder / "cluster.yaml"),
-            "--port",
-            str(port),
-            "--kubeconfig-out",
-            str(kubeconfig),
-        ],
-        folder / "sim.log",
-    )
+    spec = folder / "cluster.yaml"
+    workloads = [
+        {"namespace": NAMESPACE, "name": name, "replicas": count, "coldStartSeconds": 0.5, "load": "none"}
+        for name, count in replicas.items()
+    ]
+    spec.write_text(yaml.safe_dump({"nodes": 16, "gpusPerNode": 16, "workloads": workloads}))
+    if still:
+        arguments, module = [str(spec), str(port), str(kubeconfig)], "tests.e2e.harness"
+    else:
+        arguments = ["sim", "--file", str(spec), "--port", str(port), "--kubeconfig-out", str(kubeconfig)]
+        module = "responder"
+    program = Program(arguments, folder / "sim.log", module)
     try:
         sim = Sim(program, port, kubeconfig)
         until(lambda: _answers(port, "/sim/scales"), seconds=60, what=f"the cluster, see {program.log}")
         yield sim
     finally:
         program.end()
+
+
+def still_cluster(spec: Path, port: int, kubeconfig: Path) -> None:
+    """Serve the API over what the file describes, and change nothing by itself, until told to stop."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    store = ObjectStore()
+    server = SimServer(store, port=port)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    create(store, "namespaces", namespace)
+    for workload in read_spec(spec).workloads:
+        create(store, DEPLOYMENTS, manifest(workload))
+    server.kubeconfig(kubeconfig)
+    with server:
+        stopped.wait()
+
+
+def create(store: ObjectStore, resource: str, thing: dict[str, Any]) -> None:
+    """As the API server does, by somebody who is not us."""
+    apply_defaults(resource, thing)
+    prepare_for_create(resource, thing)
+    store.create(resource, thing, manager="kubectl-create")
 
 
 def _answers(port: int, path: str) -> bool:
@@ -170,7 +182,9 @@ def _answers(port: int, path: str) -> bool:
 class Service:
     """`gpu-responder serve` on one port, started as often as it is killed."""
 
-    def __init__(self, folder: Path, sim: Sim, name: str, *, workers: int = 1, threads: int = 4) -> None:
+    def __init__(
+        self, folder: Path, sim: Sim, name: str, *, workers: int = 1, threads: int = 4, store: str = ""
+    ) -> None:
         self.name = name
         self.port = free_port()
         self.database = folder / "store.db"
@@ -180,7 +194,7 @@ class Service:
             "serve",
             *("--policy", str(folder / "policies.yaml")),
             *("--bind", f"127.0.0.1:{self.port}"),
-            *("--store", f"sqlite:{self.database}"),
+            *("--store", store or f"sqlite:{self.database}"),
             *("--kubeconfig", str(sim.kubeconfig)),
             *("--workers", str(workers), "--threads", str(threads)),
             *("--log-format", "human"),
@@ -223,6 +237,10 @@ class Service:
         """True when it answers and no process of it is missing."""
         return self.ready() and len(self.webs()) == self._workers and self.actor() is not None
 
+    def complete_or_dead(self) -> bool:
+        """As `complete`, but also when there is nothing to wait for."""
+        return not self.pids() or self.complete()
+
     def ready(self) -> bool:
         return _answers(self.port, "/-/ready")
 
@@ -250,16 +268,27 @@ def slot_of(pid: int) -> str:
 
 @contextlib.contextmanager
 def services(
-    folder: Path, sim: Sim, policies: str, count: int = 1, *, workers: int = 1, threads: int = 4
+    folder: Path,
+    sim: Sim,
+    policies: str,
+    count: int = 1,
+    *,
+    workers: int = 1,
+    threads: int = 4,
+    store: str = "",
 ) -> Iterator[list[Service]]:
-    """So many services on one database, ready; at the end nothing is left of them, however they were killed."""
+    """So many services on one store, ready; at the end nothing is left of them, however they were killed."""
     (folder / "policies.yaml").write_text(policies)
-    made = [Service(folder, sim, "ab"[number], workers=workers, threads=threads) for number in range(count)]
+    made = [
+        Service(folder, sim, "abc"[number], workers=workers, threads=threads, store=store)
+        for number in range(count)
+    ]
     try:
         for service in made:
             service.start()
         for service in made:
-            until(service.complete, seconds=60, what=f"the service is ready, see {service.log}")
+            until(service.complete_or_dead, seconds=60, what=f"the service is ready, see {service.log}")
+            assert service.pids(), f"the service ended: {service.log.read_text()[-500:]}"
         yield made
     finally:
         for service in made:
@@ -462,5 +491,5 @@ def left_of(pids: Sequence[int]) -> list[int]:
     return [pid for pid in pids if alive(pid)]
 
 
-def sleep_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))
+if __name__ == "__main__":
+    still_cluster(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -123,10 +123,16 @@ class Doing:
 class Script:
     """Lets triggers fire and resolve, each target for itself, and notes what was told."""
 
-    def __init__(self, sim: Sim, senders: Sequence[Sender], database: Path, seed: int) -> None:
+    def __init__(
+        self,
+        sim: Sim,
+        senders: Sequence[Sender],
+        uncertain: Callable[[], set[tuple[str, str]]],
+        seed: int,
+    ) -> None:
         self._sim = sim
         self._senders = senders
-        self._database = database
+        self._uncertain_now = uncertain
         self._chance = random.Random(f"{seed} script")
         self._doing: dict[str, Doing] = {}
         self._next_at = dict.fromkeys(TARGETS, 0.0)
@@ -141,7 +147,7 @@ class Script:
     def step(self, begin: bool = True, awaited: bool = False) -> None:
         """One look at all targets: begin, go on, end. `awaited` begins no short episodes."""
         self.scales = self._sim.scales()
-        self._uncertain |= uncertain_of(self._database)
+        self._uncertain |= self._uncertain_now()
         moment = time.monotonic()
         for target in TARGETS:
             doing = self._doing.get(target)
@@ -157,8 +163,10 @@ class Script:
         chance = self._chance
         seen = [scale for scale in self.scales if scale["name"] == target]
         current = seen[-1]["to"] if seen else 8
-        fitting = [name for name, step in STEPS.items() if CALM[0] <= current + step <= CALM[1]]
-        trigger = chance.choice([name for name in fitting if name not in self._last_steps[target]] or fitting)
+        low, high = min(CALM[0], current), max(CALM[1], current)
+        fitting = [name for name, step in STEPS.items() if low <= current + step <= high]
+        # An effect is told by its size, so the last two are not taken again.
+        trigger = chance.choice([name for name in fitting if name not in self._last_steps[target]])
         # Two short ones never follow each other: between two episodes of one alert a write has landed.
         self._short[target] = not awaited and not self._short[target] and chance.random() < 0.3
         self._last_steps[target] = (trigger, *self._last_steps[target])[:2]
@@ -374,13 +382,13 @@ def run(tmp_path: Path, kills: int, seed: int, *, rivals: bool) -> Account:
     began = time.monotonic()
     print(f"\nGPU_RESPONDER_SEED={seed} GPU_RESPONDER_KILLS={kills}")
     with (
-        simulated(tmp_path, dict.fromkeys(TARGETS, 8), nodes=16, cold_start=0.5) as sim,
+        simulated(tmp_path, dict.fromkeys(TARGETS, 8)) as sim,
         services(tmp_path, sim, POLICIES, 2, workers=4, threads=4) as both,
     ):
         sim.faults(FAULTS, seed)
         ports = [service.port for service in both]
         senders = [Sender("am-0", ports, seed, 0.2), Sender("am-1", ports, seed, 1.0)]
-        script = Script(sim, senders, both[0].database, seed)
+        script = Script(sim, senders, lambda: uncertain_of(both[0].database), seed)
         chaos = Chaos(both, seed)
         killing = threading.Thread(target=chaos.run, args=(kills,), name="chaos")
         rival = Rival(sim, script, seed)
@@ -401,7 +409,9 @@ def run(tmp_path: Path, kills: int, seed: int, *, rivals: bool) -> Account:
         samples = [service.metrics() for service in both]
         pids = [pid for service in both for pid in service.pids()]
         stopped = [service.stop() for service in both]
-        found = settle_accounts(both[0].database, sim, script, senders)
+        with closing(SqliteStore(both[0].database)) as store:
+            history = [stored.entry for stored in reversed(store.history(limit=1_000_000))]
+            found = settle_accounts(store, history, sim, script, senders)
     found.counts |= {"requests met by a fault": struck, **chaos.counts, **(rival.counts if rivals else {})}
     for sample in samples:
         check_metrics(found, sample)
@@ -439,7 +449,10 @@ def script_ends(script: Script, senders: Sequence[Sender], both: Sequence[Servic
     wait_for(quiet, 30)
 
 
-def settle_accounts(database: Path, sim: Sim, script: Script, senders: Sequence[Sender]) -> Account:
+def settle_accounts(
+    store: Any, history: Sequence[HistoryEntry], sim: Sim, script: Script, senders: Sequence[Sender]
+) -> Account:
+    """`history` oldest first."""
     acknowledged = set().union(*(sender.acknowledged for sender in senders))
     told = [
         replace(
@@ -450,22 +463,17 @@ def settle_accounts(database: Path, sim: Sim, script: Script, senders: Sequence[
         )
         for episode in script.told
     ]
-    store = SqliteStore(database)
-    try:
-        history = [stored.entry for stored in reversed(store.history(limit=1_000_000))]
-        found = account(sim.scales(), history, told)
-        last = {
-            key: (alert.starts_at, alert.ends_at)
-            for key, alert in script.last.items()
-            if (alert.fingerprint, alert.starts_at, True) in acknowledged
-        }
-        records = [record for record, _ in store.records()]
-        replicas = {key_of(name): count for name, count in sim.replicas().items()}
-        check_end(found, records, replicas, last, BOUNDS)
-        if store.inbox(1):
-            found.faults.append("the inbox is not empty")
-    finally:
-        store.close()
+    found = account(sim.scales(), history, told)
+    last = {
+        key: (alert.starts_at, alert.ends_at)
+        for key, alert in script.last.items()
+        if (alert.fingerprint, alert.starts_at, True) in acknowledged
+    }
+    records = [record for record, _ in store.records()]
+    replicas = {key_of(name): count for name, count in sim.replicas().items()}
+    check_end(found, records, replicas, last, BOUNDS)
+    if store.inbox(1):
+        found.faults.append("the inbox is not empty")
     statuses = {status for sender in senders for status in sender.statuses}
     if not statuses <= {200, 503, 0}:
         found.faults.append(f"a delivery was answered with {statuses}")
