@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test lint format bench kills soak venv tools clean
+.PHONY: help demo test lint format bench kills soak mutants venv tools clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ kills: $(STAMP) tools ## The long kill test: 200 whole-service kills
 
 soak: $(STAMP) ## The long state-machine run
 	HYPOTHESIS_PROFILE=soak $(PYTEST) tests/test_one_effect_state_machine.py
+
+mutants: $(STAMP) tools ## Put faults into the rules, one at a time, and see which the tests notice
+	$(BIN)/python tests/rules/mutate.py --sample 220
 
 venv: $(STAMP) ## Make .venv with all that the tests need
 
