@@ -41,7 +41,22 @@ def show_decisions(
         text.rstrip()
         out.print(Padding(text, (0, 0, 0, indent)))
         if number and number <= len(decisions):
-            say(out, decisions[number - 1]["message"], indent=indent + 4, style="dim")
+            decision, newer = decisions[number - 1], decisions[number - 2] if number > 1 else None
+            if newer is None or not _repeats(decision, newer):
+                say(out, reason_only(decision), indent=indent + 4, style="dim")
+
+
+def reason_only(decision: Any) -> str:
+    """The sentence without its beginning, which the line above it has in columns."""
+    sentence, target = str(decision["message"]), decision["target"]
+    holding = f"Holding {target} at {decision['current']}: "
+    scaling = f"Scaling {target} from {decision['current']} to {decision['desired']}: "
+    return sentence.removeprefix(holding).removeprefix(scaling)
+
+
+def _repeats(decision: Any, newer: Any) -> bool:
+    """True of a decision whose outcome, with the same sentence, stands just above it."""
+    return bool(decision["intent"]) and all(decision[key] == newer[key] for key in ("intent", "message"))
 
 
 def change(decision: Any) -> str:

@@ -107,8 +107,10 @@ def _urgency(view: Any) -> tuple[int, str]:
 def _why(view: Any) -> str:
     """The sentence without the target's name, which stands beside it."""
     sentence: str = (view["failure"] or {}).get("message") or view["message"] or ""
-    head = f"Holding {view['target']} at {view['replicas']}: "
-    return sentence.removeprefix(head)
+    for head in (f"Holding {view['target']} at ", f"Scaling {view['target']} from "):
+        if sentence.startswith(head):
+            return sentence.partition(": ")[2] or sentence
+    return sentence
 
 
 def _banners(body: Any) -> list[tuple[str, str]]:

@@ -38,7 +38,9 @@ def from_api(api: Api, since: datetime | None, limit: int) -> Sequence[StoredEnt
 
 
 def _entry(view: Any) -> StoredEntry:
-    at = times.parse(view["at"])
+    inputs = view.get("inputs") or {}
+    # The inputs have it in full, and a cooldown may end within the millisecond.
+    at = times.parse(inputs.get("at") or view["at"])
     assert at is not None
     return StoredEntry(
         view["id"],
@@ -54,6 +56,6 @@ def _entry(view: Any) -> StoredEntry:
             intent=view["intent"],
             outcome=Outcome(view["outcome"]) if view["outcome"] else None,
             dry_run=view["dryRun"],
-            inputs=view.get("inputs") or {},
+            inputs=inputs,
         ),
     )

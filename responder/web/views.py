@@ -112,8 +112,13 @@ def decision_view(stored: StoredEntry, inputs: bool = False) -> dict[str, Any]:
         "dryRun": entry.dry_run,
         "lookAgainAt": stamp(entry.look_again_at),
         "alertToScaleSeconds": _latency(entry),
-        **({"inputs": entry.inputs} if inputs else {}),
+        **({"inputs": _inputs(entry)} if inputs else {}),
     }
+
+
+def _inputs(entry: HistoryEntry) -> dict[str, Any]:
+    """What it was decided from, and the moment itself: a cooldown may end within the millisecond."""
+    return {**entry.inputs, "at": entry.at} if entry.inputs else {}
 
 
 def moment_view(entry: HistoryEntry) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from responder.client import http
 from responder.codec import encode
+from responder.explain.recorded import from_api
 from responder.model import Commit
 from responder.store.sqlite import SqliteStore
 from tests.client.client_world import Shell, world
@@ -142,7 +144,9 @@ class TestReplay:
     def recorded(self, tmp_path: Path) -> Path:
         """A database with a scale-up in it, made by the real reconciler."""
         # The store lets go of what is older than a month.
-        made = Responding(clock=FakeClock(datetime.now(UTC) - timedelta(minutes=5)))
+        made = Responding(
+            clock=FakeClock(datetime.now(UTC).replace(microsecond=123456) - timedelta(minutes=5))
+        )
         made.fire(UP)
         made.look()
         made.clock.tick(timedelta(minutes=1).total_seconds())
@@ -191,6 +195,10 @@ class TestReplay:
         """Its API gives the recorded inputs, so that no file of the service's is needed."""
         with world(recorded) as at:
             found = at.shell.json("explain", "--replay", "--policy", str(recorded / "lower.yaml"), status=1)
+            served = from_api(http.Api(at.shell.url), None, 10)
+            kept = at.made.store.history(limit=10)
+        precise = [[each.entry.at for each in lines if each.entry.inputs] for lines in (served, kept)]
+        assert precise[0] == precise[1] != []
         (difference,) = found["differences"]
         assert (difference["was"]["desired"], difference["wouldBe"]["desired"]) == (3, 2)
         assert (found["compared"], difference["unrecordedValues"]) == (2, [])
