@@ -10,6 +10,7 @@ from typing import Protocol
 
 from responder import alerts
 from responder.errors import Conflict, StoreUnavailable
+from responder.heal import Readings
 from responder.matchers import all_match
 from responder.model import AlertmanagerReading, Commit, Delivery, Notification, Record, Span, StandingAlert
 from responder.policy import Settings, ours, policy_of, stands_alone
@@ -83,6 +84,7 @@ class Healer:
     def heal(self) -> None:
         """Ask all Alertmanagers once, and take in what they say. Raises StoreUnavailable."""
         readings = self._read()
+        by_fingerprint = alerts.gathered(readings)
         settings = self._settings()
         known: set[str] = set()
         for record, version in self._store.records():
@@ -90,7 +92,7 @@ class Healer:
                 return
             known |= record.alerts.keys()
             if record.alerts:
-                self._heal(record, version, readings, settings)
+                self._heal(record, version, by_fingerprint, settings)
         known |= {span.fingerprint for span in self._store.standing()}
         self._take_in(readings, known, settings)
 
@@ -113,9 +115,7 @@ class Healer:
             readings = pool.map(lambda alertmanager: alertmanager.alerts(receiver), self._alertmanagers)
             return [_routed_here(reading, receivers) for reading in readings]
 
-    def _heal(
-        self, record: Record, version: int, readings: Sequence[AlertmanagerReading], settings: Settings
-    ) -> None:
+    def _heal(self, record: Record, version: int, readings: Readings, settings: Settings) -> None:
         for _ in range(_TRIES):
             now = self._clock()
             healed = alerts.heal(record, readings, settings, now)
