@@ -14,12 +14,14 @@ from typing import Protocol
 
 from responder import alerts
 from responder.budget import BudgetBook
+from responder.cordons import Cordons, Nodes
 from responder.errors import Conflict, StoreUnavailable
 from responder.healing import Alertmanager, Healer
 from responder.inbox import Inbox, Lookup
 from responder.lease import TTL, Lease
 from responder.matchers import all_match, parse
 from responder.model import Commit, Delivery, Direction, Override, OverrideKind, Reason, Record, Silence, Span
+from responder.nodes import keeps
 from responder.observe import Cluster, Values
 from responder.policy import Settings
 from responder.reconcile import Look, Observer, Reconciler
@@ -97,6 +99,7 @@ class Actor:
         monotonic: Callable[[], float] = time.monotonic,
         threads: int = THREADS,
         lease_ttl: timedelta = TTL,
+        nodes: Nodes | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -109,6 +112,9 @@ class Actor:
         self._schedule = Schedule(clock)
         self._budget = BudgetBook()
         self._healer = Healer(store, alertmanagers, settings, clock, self._wake, self._lease.held)
+        self._cordons = (
+            Cordons(store, nodes, settings, clock, self._lease.held, observer) if nodes is not None else None
+        )
         self._reconciler = Reconciler(
             store,
             store,
@@ -133,6 +139,11 @@ class Actor:
         self._overlooked_at = 0.0
         self._offset: float | None = None
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that acts."""
+        return self._lease.held()
+
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act while elected, until `stop` is set; `beat` is called every second or so."""
         workers = [
@@ -142,6 +153,8 @@ class Actor:
         self._lease.try_hold()
         self._lease.start()
         self._healer.start()
+        if self._cordons is not None:
+            self._cordons.start()
         for worker in workers:
             worker.start()
         rung = False
@@ -152,6 +165,8 @@ class Actor:
                 rung = self._store.wait(_TICK_SECONDS)
         finally:
             self._healer.stop()
+            if self._cordons is not None:
+                self._cordons.stop()
             self._schedule.close()
             if not self._schedule.idle(GRACE_SECONDS):
                 log.warning("%d looks are cut off; the next actor settles them", self._schedule.running())
@@ -272,6 +287,8 @@ class Actor:
                 self._wake(key)
             if drained.standing_changed:
                 self._wake_those(Reason.HELD)
+                if self._cordons is not None:
+                    self._cordons.soon()
             self._healer.heard(drained.receivers)
             if drained.truncated:
                 self._healer.soon()
@@ -329,7 +346,7 @@ class Actor:
         gone = tuple(
             span.fingerprint
             for span in self._store.standing()
-            if alerts.prunes_span(span, settings.timing, now)
+            if alerts.prunes_span(span, settings.timing, now) and not keeps(settings, span, now)
         )
         if gone:
             self._store.commit(Commit(standing_gone=gone))

@@ -10,7 +10,7 @@ from typing import Protocol
 from responder import alerts
 from responder.errors import Conflict
 from responder.model import Commit, Delivery, Notification, Record, Span, TargetRef
-from responder.policy import Rejection, Settings, ours, policy_of, stands_alone, target_of
+from responder.policy import Rejection, Settings, acts_on_node, ours, policy_of, stands_alone, target_of
 
 DELIVERIES = 500
 """At most so many are taken at once, so that what they lead to begins soon."""
@@ -134,6 +134,8 @@ class Inbox:
         target = target_of(policy, labels, notification.annotations)
         if target is not None:
             return target
+        if acts_on_node(settings, labels):
+            return Rejection("it is about its node")
         return self._lookup.find(labels) if self._lookup else Rejection("its labels name no target")
 
     def _fold(self, batch: _Batch, settings: Settings, now: datetime) -> Drained:

@@ -74,6 +74,10 @@ class Reason(StrEnum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     API_UNAVAILABLE = "ApiUnavailable"
     WRITE_CONFLICT = "WriteConflict"
+    # What was done to a node.
+    CORDONED = "Cordoned"
+    UNCORDONED = "Uncordoned"
+    CORDON_LIMITED = "CordonLimited"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -114,6 +114,8 @@ def _is_news(entry: HistoryEntry) -> bool:
     """
     if entry.outcome is not None:
         return entry.outcome in (Outcome.UNCERTAIN, Outcome.DRY_RUN)
+    if entry.target.startswith("/"):
+        return False  # a node: it bears a note itself
     return entry.desired == entry.current and entry.reason not in _QUIET | _TOLD_BY_FAILED
 
 

@@ -298,11 +298,17 @@ def ours(settings: Settings, labels: Mapping[str, str]) -> bool:
 
 
 def stands_alone(settings: Settings, labels: Mapping[str, str]) -> bool:
-    """True if the alert is a hold or the heartbeat, and is kept whatever target it may have."""
+    """True if the alert is a hold, the heartbeat or about a node, and is kept whatever target it may have."""
     heartbeat = settings.heartbeat
     if heartbeat is not None and all_match(heartbeat.matchers, labels):
         return True
-    return any(all_match(hold.matchers, labels) for hold in settings.holds)
+    return any(all_match(hold.matchers, labels) for hold in settings.holds) or acts_on_node(settings, labels)
+
+
+def acts_on_node(settings: Settings, labels: Mapping[str, str]) -> bool:
+    """True if the alert falls under a trigger that acts on its node."""
+    policy = policy_of(settings.policies, labels)
+    return policy is not None and node_trigger_of(policy, labels) is not None
 
 
 def value_query(

@@ -18,7 +18,7 @@ import msgspec
 
 from responder.errors import ResponderError
 from responder.model import Delivery, Notification
-from responder.policy import Rejection, Settings, ours, policy_of, stands_alone, target_of
+from responder.policy import Rejection, Settings, acts_on_node, ours, policy_of, stands_alone, target_of
 
 MAX_BYTES = 32 * 2**20
 """Of a body. Alertmanager has no limit of its own; a group of 10,000 alerts is some 10 MB."""
@@ -196,7 +196,10 @@ def _screen(
         return False, f"its label `cluster` is {cluster}, and this service acts on {_quote(settings.cluster)}"
     alone = stands_alone(settings, labels)
     if alone and namespaces is not None and not _may_stand(settings, labels, namespaces):
-        return True, "it is a hold or heartbeat that binds more namespaces than this token may reach"
+        return (
+            True,
+            "it is about a node, or a hold or heartbeat, and binds more namespaces than this token may reach",
+        )
     policy = policy_of(settings.policies, labels)
     if policy is None:
         return alone, ""
@@ -214,6 +217,8 @@ def _may_stand(settings: Settings, labels: Mapping[str, str], namespaces: tuple[
     heartbeat = settings.heartbeat
     if heartbeat is not None and all(matcher.matches(labels) for matcher in heartbeat.matchers):
         return False
+    if acts_on_node(settings, labels):
+        return False  # pods of any namespace may run there
     tied = all(
         "namespace" in hold.equal
         for hold in settings.holds

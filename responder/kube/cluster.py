@@ -14,6 +14,7 @@ from responder.kube.discovery import Discovery
 from responder.kube.events import Recorder
 from responder.kube.inventory import Inventory
 from responder.kube.mirrors import Mirrors
+from responder.kube.nodes import Nodes
 from responder.kube.ownership import Owners
 from responder.kube.pods import PodState, count, listed
 from responder.kube.resolve import Resolver
@@ -60,6 +61,7 @@ class KubeCluster:
         self._resolver = Resolver(self.connection, self.discovery)
         self._inventory = Inventory(self.connection)
         self._recorder = Recorder(self.connection, self.discovery)
+        self.nodes = Nodes(self.connection)
         self._mirrors: Mirrors | None = None
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()
