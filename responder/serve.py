@@ -196,6 +196,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         observer=observer.Observer(cluster),
         started_at=started_at,
         lookup=PodLookup(cluster, store.ring),
+        nodes=cluster.nodes,
     )
 
 
