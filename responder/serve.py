@@ -143,6 +143,7 @@ class Process:
                 safe_mode=self._safe_mode,
                 started_at=self._started_at,
                 override_max=timedelta(days=self._options.override_max_days),
+                prometheus_urls=self._options.prometheus_urls,
             ),
             blueprints(),
         )
@@ -169,10 +170,11 @@ def blueprints() -> "Sequence[Blueprint]":
     from responder.web.audit import audit  # noqa: PLC0415
     from responder.web.openapi import openapi  # noqa: PLC0415
     from responder.web.overrides import overrides  # noqa: PLC0415
+    from responder.web.page_forms import page  # noqa: PLC0415
     from responder.web.read import read  # noqa: PLC0415
     from responder.web.silences import silences  # noqa: PLC0415
 
-    return (read, overrides, silences, alertmanager, audit, openapi)
+    return (read, overrides, silences, alertmanager, audit, openapi, page)
 
 
 def make_actor(options: Options, store: Store, source: SettingsSource, started_at: datetime) -> Actor:
@@ -182,15 +184,18 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
     from responder.kube import KubeCluster  # noqa: PLC0415
     from responder.lookup import PodLookup  # noqa: PLC0415
     from responder.prometheus import PrometheusValues  # noqa: PLC0415
+    from responder.reach import Reporting, raising  # noqa: PLC0415
     from responder.store.holder import this_process  # noqa: PLC0415
 
     cluster = KubeCluster(options.kubeconfig, on_call=observer.called)
     cluster.keep_current()
-    return actor.Actor(
+    values = PrometheusValues(options.prometheus_urls, fresh=options.value_max_age)
+    alertmanagers = [AlertmanagerClient(url) for url in options.alertmanager_urls]
+    acting = actor.Actor(
         store,
         cluster,
-        PrometheusValues(options.prometheus_urls, fresh=options.value_max_age),
-        [AlertmanagerClient(url) for url in options.alertmanager_urls],
+        values,
+        alertmanagers,
         source,
         holder=this_process(),
         observer=observer.Observer(cluster),
@@ -198,6 +203,12 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         lookup=PodLookup(cluster, store.ring),
         nodes=cluster.nodes,
     )
+    checks = {
+        "kubernetes": cluster.check,
+        **({"prometheus": values.check} if options.prometheus_urls else {}),
+    }
+    checks |= {f"alertmanager {each.url}": raising(each.status) for each in alertmanagers}
+    return Reporting(acting, store, checks)
 
 
 def open_store(options: Options, cluster: str, *, start_anyway: bool = False) -> Store:

@@ -77,7 +77,7 @@ def keep(body: dict[str, Any]) -> dict[str, Any]:
         made, line(now, "override.create", made.id, after=override_words(made), comment=made.comment)
     )
     view = override_view(made, datetime.now(UTC))
-    view["inFlight"] = _in_flight(made)
+    view["inFlight"] = in_flight(made)
     view["warning"] = "; ".join(warnings)
     return view
 
@@ -256,7 +256,7 @@ def _check_numbers(override: Override, policy: Policy, record: Record, others: t
         )
 
 
-def _in_flight(override: Override) -> list[dict[str, Any]]:
+def in_flight(override: Override) -> list[dict[str, Any]]:
     """Intents that were stored before it, for what it binds: their writes may still land."""
     own, found = services(), []
     for record in own.store.intents():

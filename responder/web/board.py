@@ -1,0 +1,110 @@
+"""All targets at a glance: one row each, the worst first. Read once for all who look at the same time."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from responder.model import Reason, Record
+from responder.policy import Settings, governing
+from responder.spans import Condition, condition
+from responder.web.views import state_of
+
+STATES = ("failing", "limited", "held", "up", "down", "pending", "steady")
+"""The worst first: what a person has to look at before anything else."""
+_LEAST_SECONDS = 1.0
+_SHARE = 10
+"""Reading thousands of records takes time; no more than a tenth of all time goes into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the list shows of one target."""
+
+    key: str
+    namespace: str
+    kind: str
+    name: str
+    state: str
+    reason: str
+    message: str
+    policy: str
+    replicas: int | None
+    ready: int | None
+    desired: int | None
+    least: int | None
+    most: int | None
+    decided_at: datetime | None
+    firing: tuple[str, ...]
+    unreachable: str
+    """Why the API server could not be reached for it."""
+
+
+def row_of(record: Record, settings: Settings, now: datetime) -> Row:
+    """The record's row."""
+    policy = governing(settings, record)
+    verdict, failure = record.verdict, record.failure
+    said = verdict.message if verdict else "It has not been looked at yet."
+    unreachable = failure is not None and failure.reason is Reason.API_UNAVAILABLE
+    return Row(
+        key=record.target.key,
+        namespace=record.target.namespace,
+        kind=record.target.key.split("/")[1],
+        name=record.target.name,
+        state=state_of(record),
+        reason=(failure.reason if failure else verdict.reason if verdict else ""),
+        message=failure.message if failure else said,
+        policy=policy.name if policy else "",
+        replicas=record.replicas,
+        ready=record.ready,
+        desired=verdict.desired if verdict else None,
+        least=policy.min_replicas if policy else None,
+        most=policy.max_replicas if policy else None,
+        decided_at=failure.since if failure else verdict.at if verdict else None,
+        firing=tuple(
+            sorted(
+                span.labels.get("alertname", span.fingerprint)
+                for span in record.alerts.values()
+                if condition(span, settings.timing, now) in (Condition.FIRING, Condition.UNKNOWN)
+            )
+        ),
+        unreachable=failure.message if unreachable and failure else "",
+    )
+
+
+def ordered(rows: Iterable[Row]) -> list[Row]:
+    """The worst first, then by name."""
+    rank = {state: place for place, state in enumerate(STATES)}
+    return sorted(rows, key=lambda row: (rank[row.state], row.key))
+
+
+def counted(rows: Iterable[Row]) -> dict[str, int]:
+    """How many are in each state; every state is there."""
+    counts = Counter(row.state for row in rows)
+    return {state: counts[state] for state in STATES}
+
+
+class Board:
+    """The rows of all targets. `read` makes them anew, for one caller at a time, and not too often."""
+
+    def __init__(self, read: Callable[[], list[Row]]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._rows: list[Row] = []
+        self._until = 0.0
+
+    def rows(self) -> list[Row]:
+        """The rows as they were moments ago."""
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._until:
+                self._rows = self._read()
+                ended = time.monotonic()
+                self._until = ended + max(_LEAST_SECONDS, _SHARE * (ended - began))
+            return self._rows
+
+    def forget(self) -> None:
+        """Read anew when next asked: somebody has just changed something."""
+        self._until = 0.0

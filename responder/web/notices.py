@@ -1,0 +1,95 @@
+"""What a person on call should know before reading on: the page's banner."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from responder import reach
+from responder.errors import StoreUnavailable
+from responder.model import Override, OverrideKind
+from responder.web.app import services
+from responder.web.board import Row
+from responder.web.page_words import short
+
+SILENT = timedelta(seconds=120)
+"""The process that acts says so every 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`level` is alarm (something is broken), stop (people or rules hold it back) or note."""
+
+    level: str
+    title: str
+    text: str
+
+
+def notices(rows: Iterable[Row], overrides: Sequence[Override], now: datetime) -> list[Notice]:
+    """All that holds now, the worst first. Raises StoreUnavailable."""
+    own = services()
+    settings = own.source.current
+    found = [
+        *_unreached(now),
+        *([Notice("alarm", "Store", not_ready)] if (not_ready := _not_ready()) else []),
+    ]
+    if own.source.error:
+        found.append(
+            Notice("alarm", "Invalid policy file", f"{own.source.error} The one before stays in force.")
+        )
+    if own.access.error:
+        found.append(
+            Notice("alarm", "Invalid token file", f"{own.access.error} The one before stays in force.")
+        )
+    failed = [row.unreachable for row in rows if row.unreachable]
+    if failed and not any(each.title == "Kubernetes" for each in found):
+        found.append(
+            Notice(
+                "alarm", "Kubernetes", f"The API could not be reached for {len(failed)} targets: {failed[0]}"
+            )
+        )
+    if settings.freeze:
+        found.append(Notice("stop", "Frozen by the policy file", settings.freeze))
+    found += [
+        Notice(
+            "stop",
+            "Frozen",
+            f"{', '.join(each.matchers) or 'All targets'}, by {each.created_by}: {each.comment}",
+        )
+        for each in overrides
+        if each.kind is OverrideKind.FREEZE and each.in_force(now)
+    ]
+    safe_mode = own.safe_mode(settings, own.store.standing(), now)
+    if safe_mode:
+        found.append(Notice("stop", "Safe mode", safe_mode))
+    if settings.dry_run:
+        found.append(Notice("note", "Dry run", "Decisions are made and shown; no scale is written."))
+    return found
+
+
+def _not_ready() -> str:
+    try:
+        return services().store.ready()
+    except StoreUnavailable as error:
+        return str(error)
+
+
+def _unreached(now: datetime) -> list[Notice]:
+    own = services()
+    said = own.store.statuses().get(reach.STATUS)
+    since = max(said.at, own.started_at) if said is not None else own.started_at
+    if now - since > SILENT:
+        return [
+            Notice(
+                "alarm",
+                "Nobody acts",
+                f"No process has acted for more than {short(SILENT)}: nothing is scaled. "
+                "The service's log says why.",
+            )
+        ]
+    if said is None:
+        return []
+    titles = {"kubernetes": "Kubernetes", "prometheus": "Prometheus"}
+    return [
+        Notice("alarm", titles.get(name, "Alertmanager"), f"{sentence[:1].upper()}{sentence[1:]}")
+        for name, sentence in sorted(said.body.items())
+    ]
