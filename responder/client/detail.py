@@ -33,8 +33,8 @@ _OVERRIDE_COLUMNS = (
 )
 
 
-def show_target(out: Console, view: Any, now: datetime) -> None:
-    """Print one target as the API has it."""
+def show_target(out: Console, view: Any, now: datetime, most: int | None = None) -> None:  # noqa: ARG001
+    """Print one target as the API has it. What is beyond `most` lines is at the end, and may be cut off."""
     title = Text()
     title.append_text(styled(view["target"], "bold"))
     title.append("  ").append_text(styled(view["state"]))

@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
@@ -20,8 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 ENDLESS = 100_000
 """Columns of what is no terminal: whoever reads a pipe wants whole lines."""
 GAP = 2
-_WIDEST = ENDLESS // 2
-"""Of a terminal."""
 
 STYLES = {
     "steady": "green",
@@ -126,14 +124,12 @@ def show(
     title: bool = True,
 ) -> None:
     """Print a table."""
-    made = table(columns, rows, out.width - indent, title=title)
-    if out.is_terminal:
-        out.print(Padding(made, (0, 0, 0, indent)) if indent else made)
+    if not out.is_terminal:
+        for line in _lines(columns, rows, title):
+            out.file.write(" " * indent + line + "\n")
         return
-    with out.capture() as captured:
-        out.print(made)
-    for line in captured.get().splitlines():
-        out.file.write(" " * indent + line.rstrip() + "\n")
+    made = table(columns, rows, out.width - indent, title=title)
+    out.print(Padding(made, (0, 0, 0, indent)) if indent else made)
 
 
 def say(out: Console, text: str | Text, indent: int = 0, style: str = "") -> None:
@@ -175,6 +171,20 @@ def fitted(text: str) -> str:
     return "\n".join(wrapper.fill(line) for line in text.splitlines())
 
 
+def _lines(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], title: bool) -> Iterator[str]:
+    """The rows as whole lines."""
+    plain = [[cell.plain if isinstance(cell, Text) else clean(cell) for cell in row] for row in rows]
+    if title:
+        plain.insert(0, [column.title for column in columns])
+    widths = [max((cell_len(row[index]) for row in plain), default=0) for index, _ in enumerate(columns)]
+    for row in plain:
+        cells = []
+        for column, cell, width in zip(columns, row, widths, strict=True):
+            blank = " " * (width - cell_len(cell))
+            cells.append(blank + cell if column.right else cell + blank)
+        yield (" " * GAP).join(cells).rstrip()
+
+
 def _fit(
     columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int, title: bool
 ) -> tuple[list[int], list[int]]:
@@ -182,7 +192,7 @@ def _fit(
         max([cell_len(column.title) if title else 0, *(row[index].cell_len for row in rows)])
         for index, column in enumerate(columns)
     ]
-    kept = [index for index, column in enumerate(columns) if _tells(column, rows, index, width)]
+    kept = [index for index, column in enumerate(columns) if _tells(column, rows, index)]
 
     def least(index: int) -> int:
         column = columns[index]
@@ -205,8 +215,8 @@ def _fit(
     return kept, widths
 
 
-def _tells(column: Column, rows: Sequence[Sequence[Text]], index: int, width: int) -> bool:
-    return not column.usual or width > _WIDEST or any(row[index].plain != column.usual for row in rows)
+def _tells(column: Column, rows: Sequence[Sequence[Text]], index: int) -> bool:
+    return not column.usual or any(row[index].plain != column.usual for row in rows)
 
 
 def _shortened(cell: Text, width: int, column: Column) -> Text:

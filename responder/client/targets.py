@@ -1,6 +1,6 @@
 """`gpu-responder targets`: all of them in a table, or one with everything that explains it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -52,7 +52,7 @@ def targets(
     """
     if name and not _is_glob(name):
         path, query = names.path_of(names.resolve(api, name)), {}
-        draw: Callable[[Console, Any, datetime], None] = show_target
+        draw: watch.Draw = show_target
     else:
         path, query = (
             "/api/v1/targets",
@@ -66,18 +66,25 @@ def targets(
     if output == "json":
         print_json(body)
     else:
-        draw(console(), body, times.now())
+        draw(console(), body, times.now(), None)
 
 
-def show_all(out: Console, body: Any, now: datetime) -> None:
-    """The table of all targets, with what concerns all of them above it."""
-    for line, style in _banners(body):
+def show_all(out: Console, body: Any, now: datetime, most: int | None = None) -> None:
+    """The table of all targets, in `most` lines, with what concerns all of them above it."""
+    banners = _banners(body)
+    for line, style in banners:
         say(out, line, style=style)
     found: Sequence[Any] = sorted(body["targets"], key=_urgency)
     if not found:
         say(out, "No target is known: one is known once an alert for it has arrived.")
         return
-    show(out, COLUMNS, [_row(view, out.is_terminal, now) for view in found])
+    shown = found
+    if most is not None and len(found) > most - len(banners) - 2:
+        shown = found[: max(most - len(banners) - 3, 1)]
+    show(out, COLUMNS, [_row(view, out.is_terminal, now) for view in shown])
+    if len(shown) < len(found):
+        more = len(found) - len(shown)
+        say(out, f"… and {more} more: narrow it with --namespace or --state", style="dim")
     if out.is_terminal:
         states = [view["state"] for view in found]
         told = ", ".join(f"{states.count(each)} {each}" for each in STATES if each in states)

@@ -21,7 +21,8 @@ SLOWEST = 15.0
 """Seconds between requests: at first, doubling while nothing changes."""
 REDRAW = 1.0
 
-Draw = Callable[[Console, Any, datetime], None]
+Draw = Callable[[Console, Any, datetime, int | None], None]
+"""Prints a body of the API's as of now, in so many lines if that is given."""
 
 
 class Poller:
@@ -104,7 +105,7 @@ def _print(poller: Poller, out: Console, draw: Draw, as_json: bool) -> None:
                 if not first:
                     out.print()
                 say(out, f"As of {times.now():%Y-%m-%d %H:%M:%SZ}:")
-                draw(out, poller.body, times.now())
+                draw(out, poller.body, times.now(), None)
                 out.file.flush()
             first = False
         time.sleep(poller.left())
@@ -124,15 +125,12 @@ def _screen(out: Console, poller: Poller, draw: Draw) -> RenderableType:
         markup=False,
         emoji=False,
     )
-    with paper.capture() as captured:
-        draw(paper, poller.body, now)
     room = max(out.height - 1, 1)
+    with paper.capture() as captured:
+        draw(paper, poller.body, now, room)
     lines = captured.get().splitlines()
     if len(lines) > room:
-        lines = [
-            *lines[: room - 1],
-            f"… {len(lines) - room + 1} more lines: narrow it with --namespace or --state",
-        ]
+        lines = [*lines[: room - 1], f"… {len(lines) - room + 1} more lines: see them without --watch"]
     foot = Text(f"{now:%H:%M:%SZ}  every {poller.pause:g} s  Ctrl-C ends", style="dim")
     if poller.trouble:
         foot = Text(clean(f"OLD: {poller.trouble}"), style="bold red", no_wrap=True, overflow="ellipsis")

@@ -1,11 +1,14 @@
 """Watching: few requests, fewer while nothing changes, an old picture rather than none."""
 
+import io
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from responder.client import watch
+from responder.client import targets, watch
 from responder.client.http import Api, ApiError, Unreachable
 from tests.client.client_world import Scripted, scripted
 
@@ -112,3 +115,21 @@ def test_what_will_not_mend_itself_ends_it() -> None:
     fresh = watch.Poller(Api(url), "/", {}, Clock())
     with pytest.raises(Unreachable, match="cannot reach"):
         fresh.ask()
+
+
+@pytest.mark.parametrize("rows", [5, 12, 40])
+def test_many_targets_fill_the_screen_and_no_more(rows: int) -> None:
+    """What does not fit is counted, the urgent come first, and all are counted in the last line."""
+    view = {
+        "state": "steady", "ready": 1, "replicas": 2, "desired": 2, "minReplicas": 1, "maxReplicas": 8,
+        "reason": "NothingFiring", "dryRun": False, "decidedAt": None, "failure": None, "message": "nothing fires",
+    }  # fmt: skip
+    found = [{**view, "target": f"team/deployment/w{number:04}"} for number in range(1000)]
+    found.append({**view, "target": "zoo/deployment/last", "state": "failing"})
+    out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    targets.show_all(out, {"targets": found, "freeze": "moving racks"}, datetime.now(UTC), rows)
+    lines = [line.rstrip() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert len(lines) <= max(rows, 5)
+    assert lines[2].startswith("zoo/last")
+    assert f"… and {1001 - (len(lines) - 4)} more" in lines[-2]
+    assert lines[-1] == "1001 targets: 1000 steady, 1 failing"
