@@ -15,25 +15,35 @@ from responder.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 KEYS = ("url", "tokenFile", "caFile", "alertmanagerUrl")
+
+
+def connection_options(function: F) -> F:
+    """`--url`, `--token-file` and `--ca-file`."""
+    for option in (
+        click.option(
+            "--ca-file",
+            metavar="FILE",
+            envvar="GPU_RESPONDER_CA_FILE",
+            help="The CA of the service's certificate.",
+        ),
+        click.option(
+            "--token-file", metavar="FILE", envvar="GPU_RESPONDER_TOKEN_FILE", help="Holds the bearer token."
+        ),
+        click.option(
+            "--url", metavar="URL", envvar="GPU_RESPONDER_URL", help=f"The service.  [default: {DEFAULT_URL}]"
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def with_api(function: Callable[Concatenate[Api, P], R]) -> Callable[P, R]:
     """Give a command the connection options, and the API they lead to as its first argument."""
 
-    @click.option(
-        "--url", metavar="URL", help=f"The service.  [default: {DEFAULT_URL}]", envvar="GPU_RESPONDER_URL"
-    )
-    @click.option(
-        "--token-file", metavar="FILE", help="Holds the bearer token.", envvar="GPU_RESPONDER_TOKEN_FILE"
-    )
-    @click.option(
-        "--ca-file",
-        metavar="FILE",
-        help="The CA of the service's certificate.",
-        envvar="GPU_RESPONDER_CA_FILE",
-    )
+    @connection_options
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         url, token_file, ca_file = (kwargs.pop(name, None) for name in ("url", "token_file", "ca_file"))

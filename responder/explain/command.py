@@ -9,8 +9,7 @@ import click
 
 from responder import config
 from responder.client import times
-from responder.client.connection import with_api
-from responder.client.http import Api
+from responder.client.connection import connect, connection_options
 from responder.client.names import parts_of
 from responder.client.tables import console, output_option, print_json
 from responder.errors import ConfigError
@@ -65,9 +64,8 @@ from responder.webhook import MAX_BYTES, BadPayload
     help="With --replay: at most so many lines.",
 )
 @output_option
-@with_api
+@connection_options
 def explain(
-    api: Api,
     policy: str,
     payload: str | None,
     replicas: tuple[str, ...],
@@ -80,6 +78,9 @@ def explain(
     since: datetime | None,
     limit: int,
     output: str,
+    url: str | None,
+    token_file: str | None,
+    ca_file: str | None,
 ) -> None:
     """Say what would be decided, without acting.
 
@@ -94,7 +95,10 @@ def explain(
     settings = config.load(policy)
     out = console()
     if replaying:
-        recorded = from_store(store, since, limit) if store else from_api(api, since, limit)
+        if store:
+            recorded = from_store(store, since, limit)
+        else:
+            recorded = from_api(connect(url, token_file, ca_file), since, limit)
         found = replay(recorded, settings)
         if output == "json":
             print_json(show.replay_json(found))

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -144,20 +145,21 @@ def test_ctrl_c_ends_a_watch_at_once(service: Serving, tmp_path: Path) -> None:
     assert "Traceback" not in terminal.shown
 
 
-def test_a_watch_in_a_pipe_tells_changes_only(service: Serving, tmp_path: Path) -> None:
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_watch_in_a_pipe_tells_changes_only(service: Serving, tmp_path: Path, output: str) -> None:
     """Each picture once, until somebody has heard enough."""
     process = subprocess.Popen(
-        [*COMMAND, "targets", "--watch"],
+        [*COMMAND, "targets", "--watch", "-o", output],
         env=environment(service, tmp_path),
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("As of ")
-    assert "TARGET" in process.stdout.readline()
+    first = process.stdout.readline()
+    assert len(json.loads(first)["targets"]) == 2 if output == "json" else first.startswith("As of ")
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=20)
-    assert rest.count("As of ") == 0
+    assert rest.count("As of ") == rest.count("asOf") == 0
     assert process.returncode == 130
 
 

@@ -75,6 +75,12 @@ def test_gives_programs_the_same(shell: Shell) -> None:
     assert decided["chain"][0] == {"rule": "current", "replicas": 3, "message": "3 replicas are there"}
 
 
+def test_needs_no_service_and_no_token(shell: Shell) -> None:
+    """A token file that is missing matters to those who ask the service, and to nobody else."""
+    env = {"GPU_RESPONDER_TOKEN_FILE": "/nonexistent", "GPU_RESPONDER_URL": "nonsense"}
+    assert "3 → 4" in shell.run(*base(shell), "--replicas", "3", env=env).stdout
+
+
 def test_reads_standard_input(shell: Shell) -> None:
     """So that what was caught on the wire can be piped in."""
     body = (shell.home / "payload.json").read_text()
