@@ -4,6 +4,7 @@ pygal brings a style and a script of its own, which a strict content security po
 the page's style sheet knows the classes.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,14 @@ import pygal  # type: ignore[import-untyped]
 from markupsafe import Markup
 from pygal.style import Style  # type: ignore[import-untyped]
 
-from responder.model import HistoryEntry, Record
+from responder.model import HistoryEntry, Outcome, Record
 from responder.policy import Timing
 from responder.spans import Condition, condition
-from responder.store import StoredEntry
+from responder.web.page_words import Line
 from responder.web.utilization import Series
+
+# pygal leaves an import hook behind, for plugins of its own, of a kind that Python 3.11 warns about at each import.
+sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
 
 WIDTH = 960
 _PLOT = 190
@@ -51,14 +55,19 @@ class Lane:
 
 
 def timeline(
-    record: Record, history: Sequence[StoredEntry], timing: Timing, start: datetime, now: datetime
+    record: Record, history: Sequence[Line], timing: Timing, start: datetime, now: datetime
 ) -> Markup:
     """Replicas, ready and wanted as steps; alerts below. A decision is a mark that leads to its line, `#d<id>`.
 
     History is oldest first.
     """
-    entries = [stored.entry for stored in history]
-    replicas = [(entry.at, entry.desired if _took(entry) else entry.current) for entry in entries]
+    entries = [line.stored.entry for line in history]
+    replicas: list[Point] = []
+    for line in history:
+        entry = line.stored.entry
+        replicas.append((entry.at, entry.current))
+        if line.outcome is Outcome.APPLIED:
+            replicas.append((line.took_at, entry.desired))
     ready = [(entry.at, value) for entry in entries if (value := _ready(entry)) is not None]
     wanted = [(entry.at, entry.desired) for entry in entries]
     lanes = lanes_of(record, timing, start, now)
@@ -75,7 +84,7 @@ def timeline(
     chart.add("wanted", _steps(wanted, wanted[-1][1] if wanted else None, start, now), show_dots=False)
     chart.add("replicas", _steps(replicas, record.replicas, start, now), show_dots=False)
     chart.add(
-        "decisions", [_mark(stored) for stored in history if start <= stored.entry.at <= now], stroke=False
+        "decisions", [_mark(line) for line in history if start <= line.stored.entry.at <= now], stroke=False
     )
     for place, each in enumerate(lanes):
         for begin, end in each.spans:
@@ -100,7 +109,7 @@ def utilization(series: Series, labels: Sequence[str], start: datetime, now: dat
     root = _tidied(chart)
     ET.SubElement(root, f"{{{_SVG}}}style").text = _STYLE
     if not series.points:
-        said = ET.SubElement(root, f"{{{_SVG}}}text", {"class": "message", "x": str(WIDTH // 2), "y": "70"})
+        said = ET.SubElement(root, f"{{{_SVG}}}text", {"class": "message", "x": str(WIDTH // 2), "y": "48"})
         said.text = series.error or "No utilization is known of this time"
     return ET.tostring(root, encoding="unicode").encode()
 
@@ -131,7 +140,7 @@ def _chart(start: datetime, now: datetime, height: int, between: tuple[float, fl
     chart = pygal.DateTimeLine(
         js=[], css=[], style=Style(label_font_size=12, major_label_font_size=12), no_prefix=True,
         disable_xml_declaration=True, width=WIDTH, height=height, show_legend=False, margin=6, dots_size=5,
-        xrange=(start.timestamp(), now.timestamp()), range=between, truncate_label=-1,
+        xrange=(start.timestamp(), now.timestamp()), range=between, truncate_label=-1, no_data_text="",
         x_value_formatter=lambda moment: f"{moment:%H:%M}" if within_a_day else f"{moment:%d %b %H:%M}",
     )  # fmt: skip
     chart.x_labels = _ticks(start, now)
@@ -171,11 +180,11 @@ def _steps(points: Iterable[Point], last: float | None, start: datetime, now: da
     return stairs
 
 
-def _mark(stored: StoredEntry) -> dict[str, Any]:
-    entry = stored.entry
-    became = f", {entry.outcome.value.replace('_', ' ')}" if entry.outcome else ""
+def _mark(line: Line) -> dict[str, Any]:
+    entry = line.stored.entry
+    became = f", {line.outcome.value.replace('_', ' ')}" if line.outcome else ""
     said = f"{entry.at:%H:%M:%S} UTC, {entry.current} to {entry.desired}, {entry.reason.value}{became}: {entry.message}"
-    return {"value": (entry.at, entry.desired), "label": said, "xlink": {"href": f"#d{stored.id}"}}
+    return {"value": (entry.at, entry.desired), "label": said, "xlink": {"href": f"#d{line.stored.id}"}}
 
 
 def _tidied(chart: Any) -> ET.Element:
@@ -201,10 +210,6 @@ def _tidied(chart: Any) -> ET.Element:
 
 def _unwanted(node: ET.Element) -> bool:
     return node.tag in ("defs", "title", "style", "script") or "tooltip" in node.get("class", "").split("-")
-
-
-def _took(entry: HistoryEntry) -> bool:
-    return entry.outcome is not None and entry.outcome.value == "applied"
 
 
 def _ready(entry: HistoryEntry) -> int | None:

@@ -27,10 +27,19 @@ from responder.web.auth import Refused, Role
 from responder.web.board import STATES, Board, Row, counted, ordered, row_of
 from responder.web.chain import chain_of
 from responder.web.notices import notices
-from responder.web.page_words import KINDS, ago, clock, override_line, short, silence_line
+from responder.web.page_words import (
+    KINDS,
+    ago,
+    clock,
+    line_view,
+    lines_of,
+    override_line,
+    short,
+    silence_line,
+)
 from responder.web.problems import BadRequest
 from responder.web.session import form_token, sign_in, sign_out, visitor
-from responder.web.views import decision_view, is_link, stamp, target_view
+from responder.web.views import is_link, stamp, target_view
 
 page = Blueprint("page", __name__, template_folder="templates")
 
@@ -157,7 +166,7 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
         "notices": [[each.level, each.title, each.text] for each in notices(seen, binding, now)],
         "overrides": [override_line(each, now) for each in binding],
         "silences": [silence_line(each, now) for each in silences.visible(own.store.silences(), now)],
-        "decisions": [decision_view(stored) for stored in history],
+        "decisions": [line_view(line) for line in lines_of(history)],
         "cluster": own.source.current.cluster,
         "done": _done(now),
     }
@@ -174,6 +183,7 @@ def show_target(
     policy = governing(settings, record)
     bound = overrides_of(everything, record.target, policy.name if policy else "")
     history = own.store.history(target=record.target.key, limit=MOMENTS)
+    lines = lines_of(history)
     last = next((stored.entry for stored in history if stored.entry.outcome is None), None)
     binding = [*bound, *(record.annotated if policy else ())]
     bounds = bounds_of(policy, binding, now) if policy else None
@@ -185,7 +195,7 @@ def show_target(
         "most": bounds.most if bounds else None,
         "overrides": [override_line(each, now) for each in binding],
         "silences": _silences_of(record, now),
-        "decisions": [decision_view(stored) for stored in history],
+        "decisions": [line_view(line) for line in lines],
         "chain": chain_of(last, settings) if last is not None else [],
         "notices": [[each.level, each.title, each.text] for each in _notices_of(record, bound, now)],
         "cluster": settings.cluster,
@@ -194,7 +204,7 @@ def show_target(
         "minute": f"{now:%H:%M}",
         "done": _done(now),
     }
-    drawn = charts.timeline(record, history[::-1], settings.timing, now - timedelta(hours=hours), now)
+    drawn = charts.timeline(record, lines[::-1], settings.timing, now - timedelta(hours=hours), now)
     more = {
         "chart": drawn,
         "all_hours": HOURS,
@@ -344,7 +354,7 @@ def _rendered(template: str, status: int = 200, **values: Any) -> Response:
         clock=lambda text: clock(datetime.fromisoformat(text), now),
         link=lambda text: bool(text) and is_link(text),
         left_of=lambda text: short(datetime.fromisoformat(text) - now),
-        stamp=stamp,
+        span_of=lambda seconds: short(timedelta(seconds=seconds)),
         **values,
     )
     return Response(text, status, content_type="text/html; charset=utf-8")

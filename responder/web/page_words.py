@@ -1,11 +1,14 @@
 """What the page says in words: times, lengths of time, who binds what. Pure."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from responder.model import Override, Silence
+from responder.model import HistoryEntry, Outcome, Override, Silence
 from responder.overrides import EARLIEST, FOREVER
-from responder.web.views import stamp
+from responder.store import StoredEntry
+from responder.web.views import decision_view, stamp
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 KINDS = {
@@ -16,6 +19,59 @@ KINDS = {
     "bounds": "Bounds",
     "freeze": "Freeze",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A decision and what became of it, which history has as two entries; or one of both alone."""
+
+    stored: StoredEntry
+    outcome: Outcome | None
+    took_at: datetime
+    latency: float | None = None
+
+
+def lines_of(history: Sequence[StoredEntry]) -> list[Line]:
+    """History, newest first, with each outcome beside its decision."""
+    lines: list[Line] = []
+    pending: dict[str, StoredEntry] = {}
+    for stored in history:
+        entry = stored.entry
+        if entry.outcome is not None:
+            other = pending.pop(entry.target, None)
+            lines += [_line(other)] if other is not None else []
+            pending[entry.target] = stored
+            continue
+        became = pending.pop(entry.target, None)
+        if became is not None and _same(became.entry, entry):
+            lines.append(replace(_line(became), stored=stored))
+            continue
+        lines += [_line(became)] if became is not None else []
+        lines.append(_line(stored))
+    lines += map(_line, pending.values())
+    return sorted(lines, key=lambda line: line.stored.id, reverse=True)
+
+
+def line_view(line: Line) -> dict[str, Any]:
+    """One line of history as the page lists it."""
+    return {
+        **decision_view(line.stored),
+        "outcome": line.outcome.value if line.outcome else None,
+        "alertToScaleSeconds": line.latency,
+    }
+
+
+def _line(stored: StoredEntry) -> Line:
+    entry = stored.entry
+    return Line(stored, entry.outcome, entry.at, decision_view(stored)["alertToScaleSeconds"])
+
+
+def _same(became: HistoryEntry, decided: HistoryEntry) -> bool:
+    return (became.current, became.desired, became.dry_run) == (
+        decided.current,
+        decided.desired,
+        decided.dry_run,
+    ) and decided.current != decided.desired
 
 
 def short(span: timedelta) -> str:

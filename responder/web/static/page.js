@@ -177,6 +177,7 @@
   document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : ask()));
   window.addEventListener("online", ask);
   setInterval(() => document.hidden || tick(), 1000);
+  for (const part of document.querySelectorAll(".scroll")) part.scrollLeft = part.scrollWidth;
   live.textContent = "Live";
   later();
 })();
