@@ -1,5 +1,6 @@
 """gunicorn's worker processes: one of them acts, the others answer HTTP. Each process is only ever one."""
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -25,6 +26,9 @@ LINGER_SECONDS = 0.02
 """How long a thread stays with a connection after an answer: most clients ask again at once."""
 SOCKET_SECONDS = 5
 """A client that neither sends nor reads for so long loses its connection, and gives a thread back."""
+HEADER_SECONDS = 10
+BODY_SECONDS = 30
+"""A client that sends a byte now and then must come to an end too: so long after it may begin, reading is over."""
 SPARE_THREADS = 4
 RETRY_SECONDS = 2.0
 
@@ -57,6 +61,7 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         self.slot = ""
         self._lingering = 0
         self._waiting = 0
+        self._read_by: dict[TConn, float] = {}
 
     def load_wsgi(self) -> None:
         while not self.slot:
@@ -172,10 +177,28 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         """
         self._waiting -= 1
         _limit_waiting(conn.sock)
-        while True:
-            kept = super().handle(conn)
-            if kept is not True or not self.alive or not self._next_comes(conn):
-                return kept
+        try:
+            while True:
+                self._read_by[conn] = time.monotonic() + HEADER_SECONDS
+                kept = super().handle(conn)
+                if kept is not True or not self.alive or not self._next_comes(conn):
+                    return kept
+        finally:
+            self._read_by.pop(conn, None)
+
+    def handle_request(self, req: Any, conn: TConn) -> Any:
+        self._read_by[conn] = time.monotonic() + BODY_SECONDS
+        return super().handle_request(req, conn)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Called every second: what has expired loses its connection, and who trickles is read no further."""
+        super().murder_keepalived(force)
+        now = time.monotonic()
+        for conn, deadline in list(self._read_by.items()):
+            if now > deadline:
+                with contextlib.suppress(OSError):
+                    # An answer may still be under way, so only reading ends; TLS has a shutdown of its own.
+                    socket.socket.shutdown(conn.sock, socket.SHUT_RD)
 
     def _next_comes(self, conn: TConn) -> bool:
         if conn.parser.unreader.buf.getvalue():

@@ -327,6 +327,32 @@ class TestLimits:
             until(lambda: service.deliver("through") == 200, seconds=60)
             assert "Traceback" not in service.log.read_text()
 
+    def test_trickling_clients_do_not_keep_others_out(self, tmp_path: Path) -> None:
+        """A header that comes byte by byte is not silence, but it ends too, though all threads read such ones."""
+        with serving(tmp_path, threads=1) as service, contextlib.ExitStack() as stack:
+            trickling = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", service.port), 10))
+                for _ in range(6)
+            ]
+            for client in trickling:
+                client.sendall(b"GET /-/healthy HTTP/1.1\r\nX: ")
+            stop = threading.Event()
+
+            def trickle() -> None:
+                while not stop.wait(0.5):
+                    for client in trickling:
+                        with contextlib.suppress(OSError):
+                            client.sendall(b"y")
+
+            thread = threading.Thread(target=trickle)
+            thread.start()
+            try:
+                until(lambda: service.deliver("through") == 200, seconds=60)
+            finally:
+                stop.set()
+                thread.join()
+            assert "Traceback" not in service.log.read_text()
+
 
 def send_large(port: int, size: int, chunked: bool) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
