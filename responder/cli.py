@@ -37,6 +37,10 @@ _COMMANDS = {
         "Keep alerts from triggering anything, until a set time.",
     ),
     "explain": ("responder.explain.command:explain", "Say what would be decided, without acting."),
+    "check": (
+        "responder.check.command:check",
+        "Verify the chain from rules to targets, without a cluster.",
+    ),
     "token": ("responder.client.token:token", "Make tokens for people, Alertmanager and programs."),
     "rules": ("responder.rules_command:rules_command", "Work with the Prometheus rules."),
     "demo": (

@@ -1,0 +1,116 @@
+"""What promtool and amtool say: the makers' own checks, when they are installed."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from responder import rules
+from responder.check.findings import Finding, error, note
+from responder.check.sources import Sources
+from responder.rules import Group, RuleFileError
+
+_TIMEOUT = 60
+_RULE = re.compile(
+    r'(?P<file>\S+\.yml): (?:\d+:\d+: )?(?:group "(?P<group>[^"]*)", rule (?P<rule>\d+), )?(?P<said>.*)'
+)
+
+
+def check(sources: Sources) -> tuple[list[Finding], dict[str, str]]:
+    """Their findings, and of each tool what it was: its version, or that it is not there."""
+    found: list[Finding] = []
+    used: dict[str, str] = {}
+    if sources.groups:
+        used["promtool"] = _version("promtool")
+        found += _promtool(sources) if used["promtool"] else [_absent("promtool", "rule files")]
+    if sources.plain_alertmanagers:
+        used["amtool"] = _version("amtool")
+        found += _amtool(sources) if used["amtool"] else [_absent("amtool", "Alertmanager configuration")]
+    return found, used
+
+
+def _absent(tool: str, what: str) -> Finding:
+    said = f"{tool} is not installed, so its own check of the {what} is left out."
+    return note("", 0, "tool-absent", said, f"install it and run this again ({tool} comes with its server)")
+
+
+def _version(tool: str) -> str:
+    """The first line of its version; empty when it is not there."""
+    if shutil.which(tool) is None:
+        return ""
+    try:
+        done = _run([tool, "--version"])
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    text = (done.stdout or done.stderr).strip()
+    return text.splitlines()[0].partition(" (")[0] if text else tool
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+
+
+def _promtool(sources: Sources) -> Iterator[Finding]:
+    """Rules are written out plain for it, since it does not read PrometheusRule objects."""
+    by_file: dict[str, list[Group]] = {}
+    for group in sources.groups:
+        by_file.setdefault(group.file, []).append(group)
+    with tempfile.TemporaryDirectory(prefix="gpu-responder-check-") as directory:
+        written: dict[str, list[Group]] = {}
+        for number, groups in enumerate(by_file.values()):
+            path = Path(directory) / f"{number}.yml"
+            try:
+                path.write_text(rules.export(groups), encoding="utf-8")
+            except RuleFileError:
+                continue  # two groups of one name: found already
+            # Its order is the export's.
+            written[str(path)] = list(rules.in_dependency_order(groups))
+        if not written:
+            return
+        try:
+            done = _run(["promtool", "check", "rules", "--lint=none", *written])
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            yield note("", 0, "tool-absent", f"promtool could not be run: {problem}.", "run it by hand")
+            return
+        if done.returncode:
+            yield from _complaints(done.stdout + done.stderr, written, sources)
+
+
+def _complaints(output: str, written: dict[str, list[Group]], sources: Sources) -> Iterator[Finding]:
+    for line in output.splitlines():
+        match = _RULE.search(line)
+        groups = written.get(match["file"]) if match else None
+        if match is None or not groups:
+            continue
+        file, at = groups[0].file, 0
+        for group in groups:
+            if group.name == match["group"] and int(match["rule"]) <= len(group.rules):
+                rule = group.rules[int(match["rule"]) - 1]
+                at = sources.line_of(file, rule.line, "expr" if "expression" in match["said"] else "alert")
+        if any(
+            found.line == at and found.file == file and found.code == "promql" for found in sources.findings
+        ):
+            continue
+        yield error(file, at, "promtool", f"promtool says: {match['said'].strip()}", "mend the rule")
+
+
+def _amtool(sources: Sources) -> Iterator[Finding]:
+    for file in sources.plain_alertmanagers:
+        try:
+            done = _run(["amtool", "check-config", file])
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            yield note("", 0, "tool-absent", f"amtool could not be run: {problem}.", "run it by hand")
+            return
+        if not done.returncode:
+            continue
+        text = f"{done.stdout}\n{done.stderr}"
+        said = re.search(r"FAILED: (.*?)(?:\n\n|\namtool:|\Z)", text, re.DOTALL)
+        words = " ".join((said[1] if said else text).split())
+        if "undefined receiver" in words and any(f.code == "unknown-receiver" for f in sources.findings):
+            continue
+        line = re.search(r"line (\d+)", words)
+        yield error(
+            file, int(line[1]) if line else 0, "amtool", f"amtool says: {words}", "mend the configuration"
+        )
