@@ -204,6 +204,22 @@ class TestShards:
         assert [line.id for line in kept] == sorted((line.id for line in kept), reverse=True)
         assert kept[0].id < 2**53
 
+    def test_history_of_what_is_forgotten_goes_with_time(self, make: Callable[..., KubernetesStore]) -> None:
+        """It outlives its record for as long as history is kept, and no longer."""
+        clock = [NOW.timestamp()]
+        store = make(clock=lambda: clock[0])
+        gone, other = [
+            name for name in (f"w{i}" for i in range(2000)) if shard_of(record(name).target.key) == 7
+        ][:2]
+        store.commit(Commit(records=((record(gone), 0),), history=(entry(gone),)))
+        store.commit(Commit(forgotten=((record(gone).target.key, 1),)))
+        store.commit(Commit(records=((record(other), 0),)))
+        assert [line.entry.target for line in store.history()] == [record(gone).target.key]
+        clock[0] += timedelta(days=31).total_seconds()
+        store.commit(Commit(records=((record(other, uid="u"), 1),)))
+        assert store.history() == []
+        assert [each.target.name for each, _ in store.records()] == [other]
+
     def test_a_target_too_large_for_a_configmap_is_said_to_be(self, store: KubernetesStore) -> None:
         """The sentence names the target; the others of its shard are not harmed."""
         store.commit(Commit(records=((record(), 0),)))

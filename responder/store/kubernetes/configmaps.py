@@ -28,7 +28,7 @@ LARGEST = 960 * 2**10
 FIELD_MANAGER = "gpu-responder-store"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_PAGE = "100"
+_PAGE = "40"
 _HOPELESS = frozenset({"stopping", "rate_limit", "unauthorized", "tls"})
 
 

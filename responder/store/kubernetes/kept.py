@@ -145,6 +145,16 @@ def only_repeats(before: Record | None, after: Record, within: timedelta) -> boo
     return replace(after, alerts=alerts) == before
 
 
+def number_at(moment: float) -> int:
+    """Where numbers begin at a moment, in seconds since the epoch: sixteen to the millisecond."""
+    return int(moment * 1000) * 16
+
+
+def taken_at(number: int) -> float:
+    """About when a line got its number."""
+    return (number >> 8) / 16_000
+
+
 def numbered(
     entries: Iterable[HistoryEntry], first: int, shard_bits: int = 8
 ) -> list[tuple[HistoryEntry, int]]:

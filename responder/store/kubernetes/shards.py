@@ -24,11 +24,13 @@ from responder.store.kubernetes.kept import (
     Line,
     bare,
     glance,
+    number_at,
     numbered,
     only_repeats,
     pack,
     place_of,
     shard_of,
+    taken_at,
     trimmed,
     unpack,
 )
@@ -261,7 +263,7 @@ class Shards:
         """The first of so many numbers: later than any in these shards, and near the time of day."""
         newest = max((self._shard(number).newest() for number in shards), default=0)
         with self._number_lock:
-            first = max(int(self._clock() * 1000) * 16, newest + 1, self._last_number + 1)
+            first = max(number_at(self._clock()), newest + 1, self._last_number + 1)
             self._last_number = first + count - 1
             return first
 
@@ -317,6 +319,11 @@ class Shards:
             gone = after.record is None and not after.history
             blobs[place_of(key)] = None if gone else _packed(after)
             self._heard.pop(key, None)
+        if blobs:
+            # Of targets that are forgotten, history goes with time.
+            blobs = {
+                place: None for place, slot in shard.slots.items() if _outdated(slot.glance(), oldest)
+            } | blobs
         return blobs
 
 
@@ -326,6 +333,10 @@ def _name(number: int) -> str:
 
 def _number(name: str) -> int:
     return int(name.rpartition("-")[2], 16)
+
+
+def _outdated(seen: Glance, oldest: datetime) -> bool:
+    return not seen.there and taken_at(seen.newest) < oldest.timestamp()
 
 
 def _packed(kept: Kept) -> bytes:
