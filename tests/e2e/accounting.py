@@ -75,6 +75,9 @@ def account(
         "  of them ours": sum(scale["manager"] == MANAGER for scale in scales),
         "  of them a rival's": sum(scale["manager"] != MANAGER for scale in scales),
         "history: applied": outcomes[Outcome.APPLIED],
+        "  found by settling": sum(
+            entry.outcome is Outcome.APPLIED and entry.message.endswith(")") for entry in history
+        ),
         "history: uncertain": outcomes[Outcome.UNCERTAIN],
         "history: not applied": outcomes[Outcome.NOT_APPLIED],
         "history: abandoned": outcomes[Outcome.ABANDONED],

@@ -136,7 +136,7 @@ def simulated(folder: Path, replicas: Mapping[str, int], *, still: bool = False)
         {"namespace": NAMESPACE, "name": name, "replicas": count, "coldStartSeconds": 0.5, "load": "none"}
         for name, count in replicas.items()
     ]
-    spec.write_text(yaml.safe_dump({"nodes": 16, "gpusPerNode": 16, "workloads": workloads}))
+    spec.write_text(yaml.safe_dump({"nodes": 32, "gpusPerNode": 16, "workloads": workloads}))
     if still:
         arguments, module = [str(spec), str(port), str(kubeconfig)], "tests.e2e.harness"
     else:

@@ -40,7 +40,7 @@ from tests.serving import until
 
 KILLS = int(os.environ.get("GPU_RESPONDER_KILLS", "30"))
 SEED = int(os.environ.get("GPU_RESPONDER_SEED") or random.SystemRandom().randrange(10**6))
-TARGETS = tuple(f"t{number}" for number in range(8))
+TARGETS = tuple(f"t{number:02}" for number in range(20))
 BOUNDS = (1, 40)
 CALM = (4, 16)
 """The senders turn round here, so that no limit keeps a step from being taken whole."""
@@ -93,6 +93,8 @@ FAULTS = [
         {"probability": 0.05, "fault": "status", "status": 500},
         {"probability": 0.06, "fault": "reset"},
         {"probability": 0.12, "fault": "applyThenReset"},
+        {"probability": 0.15, "fault": "hang", "seconds": 0.4},
+        {"probability": 0.15, "fault": "applyThenHang", "seconds": 0.4},
         {"probability": 0.06, "fault": "hang", "seconds": 2},
         {"probability": 0.06, "fault": "applyThenHang", "seconds": 2},
         {"probability": 0.02, "fault": "hang", "seconds": LONGEST_HANG},
@@ -117,6 +119,8 @@ class Doing:
     alerts: tuple[Alert, ...]
     seen_from: int
     resolve_at: float
+    seen: bool = False
+    """Its effect."""
     resolving: bool = False
 
 
@@ -205,7 +209,11 @@ class Script:
 
     def _go_on(self, target: str, doing: Doing, moment: float) -> None:
         if not doing.resolving:
-            if moment >= doing.resolve_at and (not doing.told.awaited or self._took_effect(target, doing)):
+            if not doing.seen and doing.told.awaited and self._took_effect(target, doing):
+                # Many go on firing: an effect that is taken for lost must not be repeated then.
+                doing.seen = True
+                doing.resolve_at = moment + (self._chance.uniform(2, 7) if self._chance.random() < 0.5 else 0)
+            if moment >= doing.resolve_at and (doing.seen or not doing.told.awaited):
                 doing.resolving = True
                 doing.alerts = tuple(alert.resolved(now()) for alert in doing.alerts)
                 self._tell(target, doing.alerts)
