@@ -321,9 +321,9 @@ class Shards:
             self._heard.pop(key, None)
         if blobs:
             # Of targets that are forgotten, history goes with time.
-            blobs = {
-                place: None for place, slot in shard.slots.items() if _outdated(slot.glance(), oldest)
-            } | blobs
+            for place, slot in shard.slots.items():
+                if _outdated(slot.glance(), oldest):
+                    blobs.setdefault(place, None)
         return blobs
 
 
