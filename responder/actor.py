@@ -24,6 +24,7 @@ from responder.model import Commit, Delivery, Direction, Override, OverrideKind,
 from responder.nodes import keeps
 from responder.observe import Cluster, Values
 from responder.policy import Settings
+from responder.pool import Pool
 from responder.reconcile import Look, Observer, Reconciler
 from responder.schedule import Schedule
 
@@ -106,10 +107,10 @@ class Actor:
         self._clock = clock
         self._started_at = started_at or clock()
         self._monotonic = monotonic
-        self._threads = threads
         self._lease = Lease(store, holder, clock, lease_ttl, monotonic)
         self._inbox = Inbox(store, lookup)
         self._schedule = Schedule(clock)
+        self._pool = Pool(self._schedule, self._look, threads)
         self._budget = BudgetBook()
         self._healer = Healer(store, alertmanagers, settings, clock, self._wake, self._lease.held)
         self._cordons = (
@@ -146,22 +147,18 @@ class Actor:
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act while elected, until `stop` is set; `beat` is called every second or so."""
-        workers = [
-            threading.Thread(target=self._work, name=f"looks-{number}", daemon=True)
-            for number in range(self._threads)
-        ]
         self._lease.try_hold()
         self._lease.start()
         self._healer.start()
         if self._cordons is not None:
             self._cordons.start()
-        for worker in workers:
-            worker.start()
+        self._pool.widen()
         rung = False
         try:
             while not stop.is_set():
                 beat()
                 self._turn(rung, beat)
+                self._pool.widen()
                 rung = self._store.wait(_TICK_SECONDS)
         finally:
             self._healer.stop()
@@ -368,16 +365,9 @@ class Actor:
 
     # Below: the pool
 
-    def _work(self) -> None:
-        while (key := self._schedule.take()) is not None:
-            look_again_at = None
-            try:
-                if self._lease.held():
-                    look_again_at = self._look(key)
-            finally:
-                self._schedule.done(key, look_again_at)
-
     def _look(self, key: str) -> datetime | None:
+        if not self._lease.held():
+            return None
         now = self._clock()
         anew = key in self._anew
         self._anew.discard(key)

@@ -218,6 +218,36 @@ def test_a_hung_call_holds_up_no_other_target():
         until(lambda: world.replicas() == 3)
 
 
+def test_any_number_of_hung_calls_holds_up_no_other_target(monkeypatch):
+    """More targets hang than there are threads: those who wait long make room, and the room is taken back."""
+    monkeypatch.setattr("responder.pool.SLOW_SECONDS", 0.05)
+    world = World()
+    refs = many(world, 20)
+    bad, good = refs[:10], refs[10:]
+    hung = threading.Event()
+
+    class Hangs(FakeCluster):
+        def workload(self, ref):
+            if ref in bad:
+                hung.wait(DEADLINE)
+            return super().workload(ref)
+
+    def looking():
+        return sum(thread.name.startswith("looks-") for thread in threading.enumerate())
+
+    others = looking()
+    with running(world, cluster=Hangs(world.server), threads=2):
+        deliver(world, *(alert(for_(ref)) for ref in bad))
+        deliver(world, *(alert(for_(ref)) for ref in good))
+        until(lambda: all(world.replicas(ref) == 3 for ref in good))
+        assert not any(world.replicas(ref) == 3 for ref in bad)
+        hung.set()
+        until(lambda: all(world.replicas(ref) == 3 for ref in bad))
+        for ref in good * 5:
+            deliver(world, alert(for_(ref, DOWN), fingerprint=f"{ref.name}{time.monotonic_ns()}"))
+        until(lambda: looking() <= others + 2, what="the threads beyond two end")
+
+
 def test_one_target_is_never_looked_at_twice_at_once():
     """News during a look waits for its end."""
     world = World()

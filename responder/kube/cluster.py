@@ -43,7 +43,7 @@ class KubeCluster:
         deadline: float = 20.0,
         qps: float = 100.0,
         burst: int = 200,
-        pool_size: int = 32,
+        pool_size: int = 160,
         on_call: OnCall | None = None,
     ) -> None:
         self.connection = Connection(
