@@ -42,6 +42,9 @@ soak: $(STAMP) ## The long state-machine run
 mutants: $(STAMP) tools ## Put faults into the rules, one at a time, and see which the tests notice
 	$(BIN)/python tests/rules/mutate.py --sample 220
 
+chart: $(STAMP) ## Make the parts of the Helm chart that have their source elsewhere
+	$(BIN)/python helm/generate.py
+
 venv: $(STAMP) ## Make .venv with all that the tests need
 
 $(STAMP): pyproject.toml constraints.txt
