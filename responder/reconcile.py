@@ -6,7 +6,7 @@ what is read live, before anything else is decided; see `settle`.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -17,6 +17,7 @@ from responder.errors import Conflict, PermanentError, ResponderError, Transient
 from responder.failures import bars_writing, failed_again, waits
 from responder.model import (
     Budget,
+    Change,
     Commit,
     Decision,
     Direction,
@@ -207,7 +208,7 @@ class Reconciler:
         record = ledger.note(closed.record, decision, turn.now, decision.dry_run)
         if record.failure is not None:
             record = replace(record, failure=None)
-        look = Look(self._until(turn, decision), decision.reason)
+        look = Look(self._until(turn, decision, record.ledger.changes), decision.reason)
         return self._store(turn, replace(closed, record=record), look, decision, observed)
 
     def _rehearse(
@@ -362,9 +363,12 @@ class Reconciler:
         self._records.commit(Commit(forgotten=((turn.record.target.key, turn.version),)))
         return Look()
 
-    def _until(self, turn: _Turn, decision: Decision) -> datetime | None:
+    def _until(self, turn: _Turn, decision: Decision, changes: Sequence[Change]) -> datetime | None:
         """A hold that is not heard of any more ends by itself, and is no alert of this target."""
         moments = [decision.look_again_at]
+        if changes:
+            # News of the same alert comes at once from a second Alertmanager, and must not put this look off.
+            moments += [at for at in (changes[-1].at + _AFTER_ACTING,) if at > turn.now]
         if decision.reason is Reason.HELD:
             moments.append(alerts.next_change(self._people.standing(), turn.settings, turn.now))
         return min((moment for moment in moments if moment is not None), default=None)

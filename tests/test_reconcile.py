@@ -61,6 +61,17 @@ def test_a_write_is_looked_at_once_more():
     assert world.look().look_again_at == T0 + timedelta(seconds=60)
 
 
+def test_news_of_the_same_alert_does_not_put_that_look_off():
+    """A second Alertmanager delivers seconds after the first; the reverting hand is noticed all the same, once."""
+    world = firing()
+    world.look()
+    world.clock.tick(5)
+    world.fire()
+    assert world.look().look_again_at == T0 + timedelta(seconds=60)
+    world.clock.tick(55)
+    assert world.look().look_again_at == T0 + timedelta(seconds=5 + 900)
+
+
 @pytest.mark.parametrize(
     ("step", "count"),
     [
