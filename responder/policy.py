@@ -204,6 +204,9 @@ class Rejection:
     message: str
 
 
+TEST_LABEL = "gpu_responder_test"
+"""On the alerts that `gpu-responder doctor --send-test` sends: which of them it is."""
+
 # (kind, group) by what kubernetes-mixin calls it in workload_type, in lower case.
 _KINDS = {
     "deployment": ("Deployment", "apps"),
@@ -293,8 +296,15 @@ def allowed(settings: Settings, namespace: str) -> bool:
 
 
 def ours(settings: Settings, labels: Mapping[str, str]) -> bool:
-    """False if the alert's `cluster` label names another cluster than the policy file does."""
+    """False if the alert's `cluster` label names another cluster than the policy file does, or it is a test."""
+    if is_test(labels):
+        return False
     return not settings.cluster or labels.get("cluster", "") in ("", settings.cluster)
+
+
+def is_test(labels: Mapping[str, str]) -> bool:
+    """True for an alert that only asks whether alerts arrive: nothing ever acts on it, whatever its other labels."""
+    return bool(labels.get(TEST_LABEL))
 
 
 def stands_alone(settings: Settings, labels: Mapping[str, str]) -> bool:

@@ -18,7 +18,16 @@ import msgspec
 
 from responder.errors import ResponderError
 from responder.model import Delivery, Notification
-from responder.policy import Rejection, Settings, acts_on_node, ours, policy_of, stands_alone, target_of
+from responder.policy import (
+    Rejection,
+    Settings,
+    acts_on_node,
+    is_test,
+    ours,
+    policy_of,
+    stands_alone,
+    target_of,
+)
 
 MAX_BYTES = 32 * 2**20
 """Of a body. Alertmanager has no limit of its own; a group of 10,000 alerts is some 10 MB."""
@@ -50,6 +59,8 @@ class Parsed:
 
     delivery: Delivery
     results: tuple[Result, ...]
+    tests: tuple[Notification, ...] = ()
+    """Alerts that ask whether they arrive. They are in no delivery, so that nothing can come of them."""
 
 
 def parse(
@@ -70,6 +81,7 @@ def parse(
         _check_envelope(payload)
     results: list[Result] = []
     accepted: list[Notification] = []
+    tests: list[Notification] = []
     worded = 0
     for alert in payload["alerts"]:
         fault = "" if valid else _fault(alert, worded < MOST_WORDED)
@@ -77,6 +89,10 @@ def parse(
         if isinstance(notification, Rejection):
             worded += 1
             results.append(Result(_fingerprint(alert), notification.message))
+            continue
+        if is_test(notification.labels):
+            tests.append(notification)
+            results.append(Result(notification.fingerprint, claimed=True))
             continue
         claimed, error = _screen(notification, settings, namespaces)
         results.append(Result(notification.fingerprint, error, claimed))
@@ -91,7 +107,7 @@ def parse(
         group_key=payload.get("groupKey", ""),
         truncated=int(payload.get("truncatedAlerts", 0)),
     )
-    return Parsed(delivery, tuple(results))
+    return Parsed(delivery, tuple(results), tuple(tests))
 
 
 def _decode(body: bytes) -> tuple[Any, bool]:

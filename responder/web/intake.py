@@ -12,13 +12,17 @@ import msgspec
 
 from responder import metrics, webhook
 from responder.errors import StoreUnavailable
-from responder.model import Delivery
+from responder.model import Delivery, Notification
+from responder.policy import TEST_LABEL
 from responder.web.answers import SECURITY_HEADERS, reason_phrase
 from responder.web.auth import Access, Identity, Refused, Role
 
 log = logging.getLogger(__name__)
 
 PATH = "/api/v1/webhooks/alertmanager"
+
+TEST_STATUS = "test-alert"
+"""The document in the store that tells of the last test alert that arrived."""
 
 LARGE = 2**20
 """Bytes; larger bodies, and those whose length is not told, are taken in two at a time."""
@@ -35,6 +39,8 @@ class Inbox(Protocol):
     """Where deliveries are kept. Durable on return, StoreUnavailable otherwise."""
 
     def append(self, delivery: Delivery) -> None: ...
+
+    def put_status(self, name: str, body: Mapping[str, str]) -> None: ...
 
 
 class Intake:
@@ -115,13 +121,31 @@ class Intake:
         except webhook.BadPayload as error:
             log.warning("a delivery was refused: %s", error, extra={"sender": identity.name})
             raise Refused(error.status, str(error)) from None
-        if parsed.delivery.notifications:
+        if parsed.delivery.notifications or parsed.tests:
             try:
-                self._inbox.append(parsed.delivery)
+                if parsed.delivery.notifications:
+                    self._inbox.append(parsed.delivery)
+                for test in parsed.tests:
+                    self._note(test, parsed.delivery)
             except StoreUnavailable as error:
                 log.error("a delivery could not be kept: %s", error)
                 raise Refused(503, str(error)) from None
         return _answer(parsed)
+
+    def _note(self, test: Notification, delivery: Delivery) -> None:
+        """The last test that arrived, for whoever sent it to ask for."""
+        if test.firing:
+            log.info("a test alert arrived", extra={"test": test.labels[TEST_LABEL]})
+            self._inbox.put_status(TEST_STATUS, _note_of(test, delivery))
+
+
+def _note_of(test: Notification, delivery: Delivery) -> dict[str, str]:
+    return {
+        "id": test.labels[TEST_LABEL],
+        "receivedAt": delivery.received_at.isoformat(),
+        "receiver": delivery.receiver,
+        "sender": delivery.sender,
+    }
 
 
 def _is_large(environ: Mapping[str, Any]) -> bool:

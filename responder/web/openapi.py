@@ -97,6 +97,10 @@ OPERATIONS = (
         (*_TARGET, _HAVE),
     ),
     Operation(
+        "get", "/api/v1/test-alert", "The last alert that arrived and only asks whether alerts arrive.", Role.VIEWER,
+        {200: "TestAlert", **_READS},
+    ),
+    Operation(
         "get", "/api/v1/decisions", "History, newest first.", Role.VIEWER,
         {200: "Decisions", 304: None, 400: "Error", **_READS},
         (

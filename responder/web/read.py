@@ -8,11 +8,12 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from responder.model import Reason, Record
-from responder.web.answers import tagged
+from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role
 from responder.web.chain import chain_of
 from responder.web.finding import not_known, spelt
+from responder.web.intake import TEST_STATUS
 from responder.web.known import keys, may_see, meant
 from responder.web.queries import limit, moment, number, switch
 from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
@@ -60,6 +61,15 @@ def target(namespace: str, kind: str, name: str) -> Response:
     last = next((stored.entry for stored in history if stored.entry.outcome is None), None)
     view["chain"] = chain_of(last, own.source.current) if last is not None else []
     return tagged(view)
+
+
+@read.get("/test-alert")
+@needs(Role.VIEWER)
+def test_alert() -> Response:
+    """The last test alert that arrived; all empty if none has."""
+    said = services().store.statuses().get(TEST_STATUS)
+    body = said.body if said is not None else {}
+    return answer({key: body.get(key, "") for key in ("id", "receivedAt", "receiver", "sender")})
 
 
 @read.get("/decisions")

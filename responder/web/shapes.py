@@ -189,6 +189,7 @@ def schemas() -> dict[str, Schema]:
                 )
             ),
         ),
+        "TestAlert": fields("All empty if none has arrived.", id=TEXT, receivedAt=TEXT, receiver=TEXT, sender=TEXT),
         "Health": fields(status=TEXT),
         "Readiness": fields(
             "", ("error",), status=enum(("ready", "not ready")), details=LABELS, error=TEXT
