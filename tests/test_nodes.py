@@ -1,14 +1,19 @@
 """Which nodes are cordoned and whose cordons are lifted, as tables: a person's word always stands."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from responder import webhook
 from responder.config import loads
-from responder.model import Override, OverrideKind, Reason, Silence, Span
+from responder.inbox import Inbox
+from responder.model import Delivery, Notification, Override, OverrideKind, Reason, Silence, Span
 from responder.nodes import Cluster, Cordon, Node, decide, keeps
+from responder.store.sqlite import SqliteStore
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -198,6 +203,39 @@ def test_silence_and_freeze() -> None:
     freeze = Override("f", OverrideKind.FREEZE, "anna", "upgrade", NOW, NOW - HOUR, NOW + HOUR)
     assert look(alert(), live=(node(),), overrides=(freeze,)) == [("n1", Reason.FROZEN)]
     assert look(resolved(11), live=(cordoned(),), overrides=(freeze,)) == [("n1", Reason.FROZEN)]
+
+
+class Nobody:
+    """A look-up that must not be asked."""
+
+    def find(self, labels: Any) -> None:
+        raise AssertionError("the alert is about a node")
+
+
+def test_an_alert_about_a_node_stands_and_is_not_looked_up(tmp_path: Path) -> None:
+    """It is kept whatever target it may name, and that it names none is no trouble."""
+    labels = {"alertname": "GPUDeviceLost", "severity": "page", "node": "n1", "pod": "dcgm-exporter-x"}
+    told = Notification("f", True, labels, {}, NOW, None, NOW)
+    store = SqliteStore(tmp_path / "store.db")
+    try:
+        store.append(Delivery(NOW, (told,)))
+        drained = Inbox(store, Nobody()).drain(SETTINGS, NOW)
+        assert drained.standing_changed
+        assert [span.fingerprint for span in store.standing()] == ["f"]
+        assert store.inbox(1) == []
+    finally:
+        store.close()
+
+
+def test_a_token_of_some_namespaces_may_not_cordon() -> None:
+    """Pods of any namespace run on a node, so only a sender without limits may tell of it."""
+    labels = {"alertname": "GPUDeviceLost", "severity": "page", "node": "n1", "namespace": "team-a"}
+    alert = {"status": "firing", "labels": labels, "startsAt": "2026-11-30T12:00:00Z", "fingerprint": "f"}
+    body = json.dumps({"version": "4", "alerts": [alert]}).encode()
+    limited = webhook.parse(body, SETTINGS, NOW, namespaces=("team-a",))
+    assert "about a node" in limited.results[0].error
+    assert limited.delivery.notifications == ()
+    assert webhook.parse(body, SETTINGS, NOW).results[0].error == ""
 
 
 def test_an_alert_is_remembered_until_its_cordon_is_lifted() -> None:

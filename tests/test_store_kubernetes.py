@@ -15,6 +15,7 @@ import pytest
 
 from responder.codec import encode
 from responder.errors import ConfigError, Conflict, StoreUnavailable
+from responder.lease import Lease
 from responder.model import (
     Commit,
     Delivery,
@@ -367,6 +368,42 @@ class TestCost:
             store.commit(Commit(standing=(span(NOW + timedelta(seconds=seconds)),)))
             assert store.standing() == (span(NOW + timedelta(seconds=seconds)),)
         assert writes(server) == []
+
+
+class TestLease:
+    def test_who_cannot_renew_steps_down_before_another_takes_over(
+        self, server: SimServer, make: Callable[..., KubernetesStore]
+    ) -> None:
+        """The API server hangs for one of two: at no moment do both believe that they lead."""
+        ttl = timedelta(seconds=1)
+        a, b = (make(passing=lambda now: time.monotonic()) for _ in range(2))
+        first = Lease(a, "host-a/1/1", lambda: datetime.now(UTC), ttl)
+        second = Lease(b, "host-b/1/1", lambda: datetime.now(UTC), ttl)
+        assert first.try_hold()
+        assert not second.try_hold()
+        a.maps.close()  # as good as a connection on which nothing comes back
+        began = time.monotonic()
+        while not second.try_hold():
+            assert time.monotonic() - began < 5
+            first.try_hold()
+            time.sleep(0.02)
+        assert not first.held()
+        assert 0.9 <= time.monotonic() - began <= 2
+        assert second.held()
+
+    @pytest.mark.parametrize("days", [1, -1], ids=["a day ahead", "a day behind"])
+    def test_the_holders_clock_is_not_trusted(self, make: Callable[..., KubernetesStore], days: int) -> None:
+        """Whatever its clock says, a holder keeps the lease while it renews, and loses it after."""
+        moment = [0.0]
+        a, b = (make(passing=lambda now: moment[0]) for _ in range(2))
+        for _ in range(5):
+            wrong = NOW + timedelta(days=days, seconds=moment[0])
+            assert a.lease("actor", "host-a/1/1", TTL, wrong)
+            assert not b.lease("actor", "host-b/1/1", TTL, NOW)
+            moment[0] += 6
+        assert not b.lease("actor", "host-b/1/1", TTL, NOW)
+        moment[0] += 4
+        assert b.lease("actor", "host-b/1/1", TTL, NOW)
 
 
 class TestPeople:

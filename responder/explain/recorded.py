@@ -16,6 +16,8 @@ def from_store(store: str, since: datetime | None, limit: int) -> Sequence[Store
     from responder.serve import store_path  # noqa: PLC0415 - it loads gunicorn
     from responder.store.sqlite import SqliteStore  # noqa: PLC0415
 
+    if store.partition(":")[0] == "kubernetes":
+        raise ConfigError("--store: what is kept in Kubernetes is asked of the service: leave --store out")
     path = store_path(store)
     if not path.is_file():
         raise ConfigError(f"--store: there is no database {path}: name the one that serve was given")
