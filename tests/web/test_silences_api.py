@@ -139,7 +139,7 @@ class TestAmtool:
             (amtool("silence", "add", "a=b", "--comment=x", token="team"), "limited to namespaces (team-a)"),
             (amtool("silence", "add", "a=b", "--comment=x", token="viewer"), "status 403"),
             (amtool("silence", "query", token="wrong"), "status 401"),
-            (amtool("silence", "expire", "nope"), "status 404"),
+            (amtool("silence", "expire", "nope"), "404"),
             (amtool("silence", "update", "nope", "--duration=1h"), "getSilenceNotFound"),
         )  # fmt: skip
         for ran, said in refusals:
