@@ -264,7 +264,7 @@ class Chaos:
         self._stopped: dict[int, float] = {}
         self._long_until = 0.0
         self.counts = dict.fromkeys(
-            ("services killed", "web workers killed", "actors killed", "processes stopped",
+            ("services killed", "  told to stop shortly before", "web workers killed", "actors killed", "processes stopped",
              "actors stopped past their lease", "services stopped whole"), 0
         )  # fmt: skip
 
@@ -334,6 +334,11 @@ class Chaos:
         for victim in victims:
             for pid in victim.pids():
                 self._stopped.pop(pid, None)
+            if chance.random() < 0.2 and victim.program is not None:
+                # As a rolling update by somebody impatient.
+                victim.program.process.terminate()
+                self._pass(chance.uniform(0, 2))
+                self.counts["  told to stop shortly before"] += 1
             victim.kill()
             self.counts["services killed"] += 1
         self._pass(chance.choice((0, 0, 0.3, 1)))

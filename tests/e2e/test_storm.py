@@ -132,9 +132,10 @@ def processes_of(service: Service) -> dict[str, int]:
 def test_ten_thousand_alerts_become_one_effect_for_each_of_a_thousand_targets(
     tmp_path: Path, sim: Sim
 ) -> None:
-    """In one group, and as a repeat; one target hangs and holds up no other; memory is bounded; then it rests."""
-    hung = TARGETS[500]
-    sim.faults([{"path": f"/deployments/{hung}(/|$)", "fault": "hang", "seconds": 60}])
+    """In one group, and as a repeat; targets that hang hold up no other; memory is bounded; then it rests."""
+    # More than the actor has threads for looks.
+    hung = set(TARGETS[::40])
+    sim.faults([{"path": f"/deployments/({'|'.join(hung)})(/|$)", "fault": "hang", "seconds": 60}])
     alerts = alerts_of(TARGETS)
     body = webhook(alerts)
     with services(tmp_path, sim, POLICIES, workers=2) as [service]:
@@ -142,11 +143,11 @@ def test_ten_thousand_alerts_become_one_effect_for_each_of_a_thousand_targets(
         assert deliver(service.port, body, timeout=60) == 200
         taken = time.monotonic() - began
         assert deliver(service.port, body, timeout=60) == 200
-        until(lambda: len(done(sim)) >= len(TARGETS) - 1, seconds=200, what="all others are scaled")
+        until(lambda: done(sim) >= set(TARGETS) - hung, seconds=200, what="all others are scaled")
         acted = time.monotonic() - began
-        assert hung not in done(sim)
+        assert not done(sim) & hung
         sim.faults([])
-        until(lambda: hung in done(sim), seconds=90, what="the one that hung is scaled in the end")
+        until(lambda: done(sim) >= hung, seconds=120, what="those that hung are scaled in the end")
         until(lambda: is_settled(service), seconds=30)
         peaks = processes_of(service)
         seconds = cpu_seconds(service.actor() or 0)
