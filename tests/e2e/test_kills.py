@@ -263,10 +263,15 @@ class Chaos:
         self._chance = random.Random(f"{seed} chaos")
         self._stopped: dict[int, float] = {}
         self._long_until = 0.0
-        self.counts = dict.fromkeys(
-            ("services killed", "  told to stop shortly before", "web workers killed", "actors killed", "processes stopped",
-             "actors stopped past their lease", "services stopped whole"), 0
-        )  # fmt: skip
+        self.counts = {
+            "services killed": 0,
+            "  told to stop shortly before": 0,
+            "web workers killed": 0,
+            "actors killed": 0,
+            "processes stopped": 0,
+            "actors stopped past their lease": 0,
+            "services stopped whole": 0,
+        }
 
     def run(self, kills: int) -> None:
         """Until so many whole services were killed and started again."""
