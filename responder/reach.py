@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Protocol
 
 from responder.errors import ResponderError
@@ -12,6 +13,8 @@ STATUS = "actor"
 EVERY_SECONDS = 10.0
 REPEATED_SECONDS = 30.0
 """A document that says the same is left again so often, so that its age tells whether anybody acts."""
+SILENT = timedelta(seconds=120)
+"""Older than that, it tells that nobody does."""
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from responder import metrics
+from responder import metrics, reach
 from responder.errors import StoreUnavailable
 from responder.web.answers import answer
 from responder.web.app import needs, services
@@ -31,6 +31,7 @@ def ready() -> Response:
     if not store:
         try:
             details["safeMode"] = own.safe_mode(own.source.current, own.store.standing(), datetime.now(UTC))
+            details |= _of_the_actor(datetime.now(UTC))
         except StoreUnavailable as error:
             store = details["store"] = str(error)
     body: dict[str, Any] = {
@@ -40,6 +41,18 @@ def ready() -> Response:
     if store:
         body["error"] = store
     return answer(body, 503 if store else 200)
+
+
+def _of_the_actor(now: datetime) -> dict[str, str]:
+    """What the process that acts cannot reach, or that there is none. Raises StoreUnavailable."""
+    own = services()
+    said = own.store.statuses().get(reach.STATUS)
+    since = own.started_at if said is None else max(said.at, own.started_at)
+    if now - since > reach.SILENT:
+        return {
+            "actor": "no process acts, so deliveries are kept and nothing is scaled: the service's log says why"
+        }
+    return dict(said.body) if said is not None and said.at >= own.started_at else {}
 
 
 @operations.post("/-/reload")

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from responder.errors import ConfigError, StoreUnavailable
 from responder.model import Override, OverrideKind, Span
-from responder.store import Summary
+from responder.store import Status, Summary
 from responder.web.app import Services, create_app, needs
 from responder.web.auth import Access, Role, Tokens, hash_token
 from tests.web.web_fakes import SETTINGS, Draining, FakeSource, FakeStore, make_app
@@ -106,6 +106,30 @@ class TestReadiness:
         services = Services(FakeStore(), FakeSource(), Access(None), safe_mode=lambda *_: "no heartbeat")
         answer = create_app(services).test_client().get("/-/ready", headers=LOCAL)
         assert (answer.status_code, answer.json["details"]) == (200, {"safeMode": "no heartbeat"})
+
+    @pytest.mark.parametrize(
+        ("started", "said", "expected"),
+        [
+            pytest.param(-600, (-20, {}), [], id="the actor reaches everything"),
+            pytest.param(
+                -600, (-20, {"kubernetes": "refused"}), ["kubernetes"], id="it cannot reach the cluster"
+            ),
+            pytest.param(-600, (-200, {}), ["actor"], id="it is silent"),
+            pytest.param(-600, None, ["actor"], id="there never was one, as with a wrong kubeconfig"),
+            pytest.param(-5, None, [], id="there is none yet"),
+            pytest.param(-5, (-9000, {"kubernetes": "x"}), [], id="an earlier service left it"),
+        ],
+    )
+    def test_tells_what_the_actor_cannot_reach(
+        self, started: int, said: tuple[int, dict[str, str]] | None, expected: list[str]
+    ) -> None:
+        """Deliveries are taken in without it, but somebody must be able to see that nothing is scaled."""
+        now = datetime.now(UTC)
+        left = {"actor": Status(now + timedelta(seconds=said[0]), said[1])} if said else {}
+        began = now + timedelta(seconds=started)
+        services = Services(FakeStore(left=left), FakeSource(), Access(None), started_at=began)
+        answer = create_app(services).test_client().get("/-/ready", headers=LOCAL)
+        assert (answer.status_code, list(answer.json["details"])) == (200, expected)
 
 
 class TestReload:

@@ -9,7 +9,7 @@ from responder import config
 from responder.errors import ConfigError, StoreUnavailable
 from responder.model import Delivery, Override, Span
 from responder.policy import Settings
-from responder.store import Summary
+from responder.store import Status, Summary
 from responder.web.app import Services, create_app
 from responder.web.auth import Access
 
@@ -49,6 +49,7 @@ class FakeStore:
     people: tuple[Override, ...] = ()
     told: Summary = field(default_factory=lambda: Summary(0, 0, (), (), 0))
     rung: int = 0
+    left: dict[str, Status] = field(default_factory=dict)
 
     def append(self, delivery: Delivery) -> None:
         self._check()
@@ -65,6 +66,10 @@ class FakeStore:
     def overrides(self, include_ended: bool = False) -> tuple[Override, ...]:
         self._check()
         return self.people
+
+    def statuses(self) -> dict[str, Status]:
+        self._check()
+        return self.left
 
     def ready(self) -> str:
         return self.broken
