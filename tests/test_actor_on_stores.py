@@ -1,15 +1,17 @@
-"""The actor on the real store: what the fakes promise holds there too."""
+"""The actor on the real stores: what the fakes promise holds there too."""
 
 import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from responder.actor import Actor
 from responder.model import Outcome
-from responder.store.sqlite import SqliteStore
 from tests.fakes import REF, FakeCluster, FakeValues, ModelServer, Notebook, delivery, notification
 from tests.responding import UP, settings
+from tests.test_store_contract import STORES
 
 DEADLINE = 30.0
 
@@ -45,9 +47,14 @@ def until(condition):
         time.sleep(0.005)
 
 
-def test_deliveries_become_scales_across_a_restart(tmp_path):
+@pytest.mark.parametrize("kind", list(STORES))
+def test_deliveries_become_scales_across_a_restart(tmp_path, kind):
     """Two actors one after the other, 40 targets each: one effect and one line for each alert."""
-    store, server = SqliteStore(tmp_path / "responder.db"), ModelServer()
+    with STORES[kind](tmp_path) as opening:
+        restarted(opening(), ModelServer())
+
+
+def restarted(store, server):
     refs = [replace(REF, name=f"w{number}") for number in range(80)]
     for ref in refs:
         server.add(ref)
