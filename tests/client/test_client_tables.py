@@ -2,12 +2,14 @@
 
 import io
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from responder.client.decisions import show_decisions
 from responder.client.tables import Column, clean, console, fitted, print_json, say, show
 
 COLUMNS = (
@@ -63,6 +65,21 @@ def test_a_pipe_gets_whole_lines_without_colour() -> None:
     assert lines[1] == f"  {LONG}  held     3  a sentence that is as long as sentences are"
     assert "\x1b" not in file.getvalue()
     assert lines[2] == f"  {'a/b':{len(LONG)}}  active  12  short"
+
+
+def test_a_sentence_that_two_lines_share_is_shown_once() -> None:
+    """A decision and its outcome say the same; two holds that happen to are told apart by it."""
+    base = {
+        "at": "2026-11-30T12:00:00.000Z", "target": "a/deployment/b", "current": 3, "desired": 5, "reason": "ScaledUp",
+        "message": "Scaling a/deployment/b from 3 to 5: Busy fires.", "outcome": None, "intent": "i",
+    }  # fmt: skip
+    out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    lines = [{**base, "id": 2, "outcome": "applied"}, {**base, "id": 1}]
+    show_decisions(out, lines, datetime(2026, 11, 30, 12, 1, tzinfo=UTC))
+    assert out.file.getvalue().count("Busy fires.") == 1  # type: ignore[attr-defined]
+    assert "Scaling" not in out.file.getvalue()  # type: ignore[attr-defined]
+    show_decisions(out, [{**base, "id": 2, "intent": ""}, {**base, "id": 1, "intent": ""}], datetime.now(UTC))
+    assert out.file.getvalue().count("Busy fires.") == 3  # type: ignore[attr-defined]
 
 
 def test_labels_cannot_drive_the_terminal() -> None:

@@ -164,6 +164,15 @@ def test_what_the_new_file_does_not_know_binds_no_more() -> None:
     found = under(world, plain())
     assert [each.decision.reason for each in found.differences] == [Reason.SCALED_UP]
 
+    swift = plain(scale_down=Rules(timedelta(0), timedelta(0), tolerance=0.1))
+    world = World(settings=replace(swift, heartbeat=heartbeat))
+    world.fire(DOWN)
+    world.look()
+    assert [entry.reason for entry in world.store.entries] == [Reason.SAFE_MODE]
+    assert under(world, world.settings).differences == ()
+    found = under(world, swift)
+    assert [each.decision.reason for each in found.differences] == [Reason.SCALED_DOWN]
+
 
 def test_a_value_that_was_never_asked_for_is_told_as_missing() -> None:
     """A trigger that is sized in the new file alone has no recorded value, and its name is given."""
