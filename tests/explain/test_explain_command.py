@@ -113,6 +113,7 @@ def test_a_rejected_alert_is_a_problem(shell: Shell) -> None:
         (["--payload", "Y"], "is not JSON", 1),
         (["--replay", "--store", "sqlite:/nonexistent/x.db"], "/nonexistent/x.db does not exist", 1),
         (["--replay", "--store", "sqlite:H/x.db"], "there is no database", 1),
+        (["--replay", "--store", "kubernetes"], "leave --store out", 1),
     ],
     ids=[
         "nothing",
@@ -124,6 +125,7 @@ def test_a_rejected_alert_is_a_problem(shell: Shell) -> None:
         "no payload",
         "no folder",
         "no database",
+        "a store in the cluster",
     ],
 )
 def test_what_is_wrong_is_told_with_its_mend(
