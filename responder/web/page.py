@@ -3,6 +3,7 @@
 Its script asks for the same page again and puts in place what has changed; see static/page.js.
 """
 
+import contextlib
 import hashlib
 import mimetypes
 from collections.abc import Mapping
@@ -154,7 +155,7 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
     first = _page(len(found)) * PER_PAGE
     binding = overrides.visible(own.store.overrides())
     shown = found[first : first + PER_PAGE]
-    history = own.store.history(limit=LAST_DECISIONS, namespaces=identity().namespaces)
+    history = own.store.history(limit=2 * LAST_DECISIONS, namespaces=identity().namespaces)
     view = {
         "targets": [_row_view(row, binding, now) for row in shown],
         "counts": counted(near),
@@ -166,7 +167,7 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
         "notices": [[each.level, each.title, each.text] for each in notices(seen, binding, now)],
         "overrides": [override_line(each, now) for each in binding],
         "silences": [silence_line(each, now) for each in silences.visible(own.store.silences(), now)],
-        "decisions": [line_view(line) for line in lines_of(history)],
+        "decisions": [line_view(line) for line in lines_of(history)[:LAST_DECISIONS]],
         "cluster": own.source.current.cluster,
         "done": _done(now),
     }
@@ -357,7 +358,10 @@ def _rendered(template: str, status: int = 200, **values: Any) -> Response:
         span_of=lambda seconds: short(timedelta(seconds=seconds)),
         **values,
     )
-    return Response(text, status, content_type="text/html; charset=utf-8")
+    answer = Response(text, status, content_type="text/html; charset=utf-8")
+    # Under no-referrer a browser sends a form with the origin `null`, and it would be refused as another site's.
+    answer.headers["Referrer-Policy"] = "same-origin"
+    return answer
 
 
 def _address(**changes: Any) -> str:
@@ -379,7 +383,11 @@ def failed(error: Exception) -> Response:
         current_app.logger.error("the page could not be made", exc_info=error)
         said = "A fault of this service; its log says more."
     near = list(getattr(error, "near", None) or ())
-    return _rendered("problem.html", status, said=said, near=near)
+    csrf = ""
+    if "identity" in g:
+        with contextlib.suppress(StoreUnavailable):
+            csrf = form_token()
+    return _rendered("problem.html", status, said=said, near=near, csrf=csrf)
 
 
 for _kind in (BadRequest, Refused, StoreUnavailable, HTTPException, Exception):
