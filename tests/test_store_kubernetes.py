@@ -368,6 +368,28 @@ class TestCost:
             store.commit(Commit(standing=(span(NOW + timedelta(seconds=seconds)),)))
             assert store.standing() == (span(NOW + timedelta(seconds=seconds)),)
         assert writes(server) == []
+        assert not list(server.requests)
+        late = span(NOW + timedelta(seconds=60))
+        store.commit(Commit(standing=(late,)))
+        assert writes(server) == ["PATCH standing"]
+        store.release("actor", "a/1/1")
+        assert store.standing() == (late,)
+
+    def test_standing_alerts_that_another_wrote_are_read_when_acting_begins(
+        self, make: Callable[..., KubernetesStore]
+    ) -> None:
+        """And what was put off by one that lost the lease is lost with it, and harms nobody."""
+        a, b = make(), make()
+        a.lease("actor", "a/1/1", TTL, NOW)
+        a.commit(Commit(standing=(span(), span(fingerprint="g"))))
+        a.commit(Commit(standing=(span(NOW + timedelta(seconds=9)),)))
+        a.release("actor", "a/1/1")
+        b.lease("actor", "b/1/1", TTL, NOW)
+        assert b.standing() == (span(), span(fingerprint="g"))
+        b.commit(Commit(standing=(span(NOW + TTL * 9),), standing_gone=("g",)))
+        b.release("actor", "b/1/1")
+        a.lease("actor", "a/1/1", TTL, NOW)
+        assert a.standing() == b.standing() == (span(NOW + TTL * 9),)
 
 
 class TestLease:

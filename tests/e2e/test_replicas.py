@@ -1,6 +1,6 @@
 """Three replicas on one API server that also keeps their state: killed, paused and cut off, and accounted for.
 
-GPU_RESPONDER_REPLICA_KILLS sets how many whole replicas are killed (10), GPU_RESPONDER_SEED repeats a run's choices.
+GPU_RESPONDER_REPLICA_KILLS sets how many whole replicas are killed (8), GPU_RESPONDER_SEED repeats a run's choices.
 """
 
 import os
@@ -30,7 +30,7 @@ from tests.e2e.test_kills import (
     settle_accounts,
 )
 
-KILLS = int(os.environ.get("GPU_RESPONDER_REPLICA_KILLS", "10"))
+KILLS = int(os.environ.get("GPU_RESPONDER_REPLICA_KILLS", "8"))
 STORE = "gpu-responder"
 STORE_FAULTS = [
     {"methods": methods, "path": path, "userAgent": MANAGER, **fault}

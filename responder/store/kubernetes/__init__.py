@@ -82,7 +82,7 @@ class KubernetesStore:
         self._cluster = cluster
         self._clock = clock
         self._connection = Connection(
-            kubeconfig, timeout=_TIMEOUT, deadline=8.0, qps=200.0, burst=400, on_call=on_call
+            kubeconfig, timeout=_TIMEOUT, deadline=8.0, qps=500.0, burst=1000, on_call=on_call
         )
         self.maps = ConfigMaps(self._connection, namespace)
         self._inbox = Inbox(self.maps)
@@ -344,9 +344,7 @@ class KubernetesStore:
     def _act(self, acting: bool) -> None:
         self._acting = acting
         self._shards.trust(acting)
-        self._standing.trusting = acting
-        if not acting:
-            self._standing.forget_repeats()
+        self._standing.trust(acting)
 
     def _claim(self) -> None:
         """See once that the store is this cluster's, and make it so if it is nobody's."""

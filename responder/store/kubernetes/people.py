@@ -168,64 +168,92 @@ class Audit:
 
 
 class Standing:
-    """Alerts that stand for themselves, by fingerprint; only the process that acts changes them."""
+    """Alerts that stand for themselves, by fingerprint.
+
+    Only the process that acts changes them, so it goes by what it has read and written itself.
+    """
 
     def __init__(self, maps: ConfigMaps) -> None:
         self._maps = maps
         self._shared: Shared[tuple[Span, ...]] = Shared(self._read)
         self._lock = threading.Lock()
-        self._heard: dict[str, Span] = {}
-        """Repeats that are not written yet."""
-        self.trusting = False
+        self._trusting = False
+        self._changes = 0
+        self._known: dict[str, Span] | None = None
+        """All of them, while this process acts."""
+        self._written: dict[str, Span] = {}
+        """Of those that were heard of again since, what is written."""
+
+    def trust(self, trusting: bool) -> None:
+        """Go by what this process knows from now on, or no more."""
+        with self._lock:
+            if trusting != self._trusting:
+                self._known = None
+                self._written.clear()
+                self._changes += 1
+            self._trusting = trusting
 
     def all(self) -> tuple[Span, ...]:
-        kept = self._shared.get()
         with self._lock:
-            return tuple(self._newer(span) for span in kept)
+            if self._known is not None:
+                return tuple(self._known[key] for key in sorted(self._known))
+            changes = self._changes
+        found = self._shared.get()
+        with self._lock:
+            if self._trusting and changes == self._changes:
+                self._known = {span.fingerprint: span for span in found}
+        return found
 
     def change(self, spans: Iterable[Span], gone: Iterable[str]) -> None:
+        gone = tuple(gone)
+        new = [span for span in spans if not self._put_off(span)]
         changes: dict[int, dict[str, bytes | None]] = {}
-        spans = self._new(list(spans))
-        for span in spans:
+        for span in new:
             blob = zlib.compress(encode(span), 3)
             changes.setdefault(_standing_shard(span.fingerprint), {})[_place(span.fingerprint)] = blob
         for fingerprint in gone:
             changes.setdefault(_standing_shard(fingerprint), {})[_place(fingerprint)] = None
-        for number in sorted(changes):
-            name = f"{PREFIX}-standing-{number:x}"
-            _set(self._maps, name, STANDING_PART, binary=changes[number])
+        known, mine = self._begin()
+        done = False
+        try:
+            for number in sorted(changes):
+                name = f"{PREFIX}-standing-{number:x}"
+                _set(self._maps, name, STANDING_PART, binary=changes[number])
+            done = True
+        finally:
+            with self._lock:
+                for fingerprint in (*(span.fingerprint for span in new), *gone):
+                    self._written.pop(fingerprint, None)
+                alone = mine == self._changes and self._trusting
+                self._known = None
+                if done and alone and known is not None:
+                    kept = {key: span for key, span in known.items() if key not in gone}
+                    self._known = kept | {span.fingerprint: span for span in new}
+                self._changes += 1
+
+    def _begin(self) -> tuple[dict[str, Span] | None, int]:
+        """What is known before a change. What is read while it is written is not gone by afterwards."""
         with self._lock:
-            for fingerprint in (*(span.fingerprint for span in spans), *gone):
-                self._heard.pop(fingerprint, None)
+            known, self._known = self._known, None
+            self._changes += 1
+            return known, self._changes
 
-    def forget_repeats(self) -> None:
+    def _put_off(self, span: Span) -> bool:
+        """Keep a mere repeat in memory if one was written not long ago."""
+        if self._trusting:
+            self.all()
         with self._lock:
-            self._heard.clear()
-
-    def _new(self, spans: list[Span]) -> list[Span]:
-        """Those that are more than a repeat of what is kept, not long after it."""
-        if not self.trusting or not spans:
-            return spans
-        kept = {span.fingerprint: span for span in self._shared.get()}
-        new: list[Span] = []
-        for span in spans:
-            known = kept.get(span.fingerprint)
-            late = None if known is None else span.last_seen_at - known.last_seen_at
-            if (
-                known is not None
-                and late is not None
-                and timedelta(0) <= late <= REPEATS
-                and replace(span, last_seen_at=known.last_seen_at) == known
-            ):
-                with self._lock:
-                    self._heard[span.fingerprint] = span
-            else:
-                new.append(span)
-        return new
-
-    def _newer(self, span: Span) -> Span:
-        heard = self._heard.get(span.fingerprint)
-        return span if heard is None or heard.last_seen_at < span.last_seen_at else heard
+            known = None if self._known is None else self._known.get(span.fingerprint)
+            if known is None or self._known is None:
+                return False
+            written = self._written.get(span.fingerprint, known)
+            if not timedelta(0) <= span.last_seen_at - written.last_seen_at <= REPEATS:
+                return False
+            if replace(span, last_seen_at=written.last_seen_at) != written:
+                return False
+            self._written[span.fingerprint] = written
+            self._known[span.fingerprint] = span
+            return True
 
     def _read(self) -> tuple[Span, ...]:
         try:
