@@ -41,6 +41,10 @@ _COMMANDS = {
         "responder.check.command:check",
         "Verify the chain from rules to targets, without a cluster.",
     ),
+    "doctor": (
+        "responder.check.doctor.command:doctor",
+        "Verify the running chain, without changing anything: Prometheus, Alertmanager, the service, Kubernetes.",
+    ),
     "token": ("responder.client.token:token", "Make tokens for people, Alertmanager and programs."),
     "rules": ("responder.rules_command:rules_command", "Work with the Prometheus rules."),
     "demo": (

@@ -19,7 +19,7 @@ ENDPOINT = "/api/v1/webhooks/alertmanager"
 @dataclass(frozen=True, slots=True)
 class Webhook:
     url: str
-    """Empty when a file or a Secret holds it."""
+    """Empty when a file or a Secret holds it; Alertmanager itself may tell `<secret>`."""
     send_resolved: bool
     max_alerts: int
     at: Located
@@ -300,7 +300,8 @@ def _hooks(receiver: Receiver) -> Iterator[Webhook]:
     named = "gpu-responder" in receiver.name
     for hook in receiver.webhooks:
         # An address in a file or a Secret cannot be read; the receiver's name is what there is to go by.
-        yield replace(hook, url=ENDPOINT) if named and not hook.url else hook
+        hidden = hook.url in ("", "<secret>")
+        yield replace(hook, url=ENDPOINT) if named and hidden else hook
 
 
 def _to_us(hook: Webhook) -> bool:

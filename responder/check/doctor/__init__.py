@@ -1,0 +1,1 @@
+"""`gpu-responder doctor`: what only the running parts can tell."""
