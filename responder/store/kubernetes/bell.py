@@ -49,8 +49,9 @@ class Bell:
         if self._closed:
             raise StoreUnavailable("the store is closed: the service is stopping")
         rung = self._rung.wait(max(timeout, 0))
-        # Between the two lines it may be rung again: who is woken looks after this, so nothing is slept through.
-        self._rung.clear()
+        if rung:
+            # It may be rung again just before: who is woken looks after this, so nothing is slept through.
+            self._rung.clear()
         return rung
 
     def listen(self) -> None:

@@ -161,12 +161,12 @@ class Inbox:
             if len(deliveries) >= limit or size > LARGEST_READ:
                 self.more = True
                 break
-            body = self._body(batches[name], bodies)
-            if body is None:
-                continue  # drained by another meanwhile
-            size += len(body)
             whole = self._read.get(name)
             if whole is None:
+                body = self._body(batches[name], bodies)
+                if body is None:
+                    continue  # drained by another meanwhile
+                size += len(body)
                 whole = self._read[name] = _deliveries(body)
             self._names[name] = tuple(batches[name].names.values())
             drained = self._drained.get(name, set())
