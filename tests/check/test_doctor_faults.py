@@ -1,0 +1,324 @@
+"""The doctor against servers that answer as when something is wrong: each fault is found, and nothing else."""
+
+import contextlib
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from responder.cli import cli
+from responder.policy import TEST_LABEL
+from tests.check.doctor_world import (
+    SOUND,
+    Canned,
+    alertmanager,
+    loaded_rules,
+    prometheus,
+    queries,
+    served,
+    service,
+    vector,
+)
+
+FILES = ("--policy", str(SOUND / "policies.yaml"), "--rules", str(SOUND / "rules.yaml"))
+
+
+def run(*args: str) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(cli, ["doctor", "-o", "json", *FILES, *args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+def codes(report: dict[str, Any], *, notes: bool = False) -> list[str]:
+    return [each["code"] for each in report["findings"] if notes or each["severity"] != "note"]
+
+
+@contextlib.contextmanager
+def examined(option: str, canned: Canned, *args: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    with served(canned):
+        yield run(option, canned.url, *args)
+
+
+def without_group(name: str) -> dict[str, Any]:
+    told = loaded_rules()
+    told["data"]["groups"] = [each for each in told["data"]["groups"] if each["name"] != name]
+    return told
+
+
+def without_rule(name: str) -> dict[str, Any]:
+    told = loaded_rules()
+    for group in told["data"]["groups"]:
+        group["rules"] = [each for each in group["rules"] if each["name"] != name]
+    return told
+
+
+def with_rule(name: str) -> dict[str, Any]:
+    told = loaded_rules()
+    group = told["data"]["groups"][-1]
+    group["rules"].append({**group["rules"][-1], "name": name})
+    return told
+
+
+AGE = "time() - max(timestamp(namespace_workload:busy_ratio:avg))"
+PROMETHEUS: dict[str, tuple[Callable[[], Canned], list[str]]] = {
+    "nothing wrong": (prometheus, []),
+    "not Prometheus": (lambda: Canned({"/api/v1/query": "<html>"}), ["unreachable"]),
+    "credentials refused": (lambda: Canned({"/api/v1/query": 401}), ["unreachable"]),
+    "an error page": (lambda: Canned({"/api/v1/query": 502}), ["unreachable"]),
+    "a redirect to a login page": (lambda: Canned({"/api/v1/query": 302}), ["unreachable"]),
+    "rules that it does not tell": (lambda: prometheus(rules=404), ["rules-unknown"]),
+    "a group not loaded": (lambda: prometheus(rules=without_group("alerts")), ["rule-not-loaded"]),
+    "a rule not loaded": (lambda: prometheus(rules=without_rule("Quiet")), ["rule-not-loaded"]),
+    "a rule that is in no file": (lambda: prometheus(rules=with_rule("Old")), ["rule-differs"]),
+    "another expression": (lambda: prometheus(rules=loaded_rules(query="vector(2)")), ["rule-differs"]),
+    "another `for`": (lambda: prometheus(rules=loaded_rules(duration=600)), ["rule-differs"]),
+    "another label": (lambda: prometheus(rules=loaded_rules(labels={"action": "none"})), ["rule-differs"]),
+    "a rule kept firing": (lambda: prometheus(rules=loaded_rules(keepFiringFor=60)), ["rule-differs"]),
+    "a rule that fails": (
+        lambda: prometheus(rules=loaded_rules(health="err", lastError="many-to-many matching")),
+        ["rule-failing"],
+    ),
+    "rules that are late": (
+        lambda: prometheus(rules=loaded_rules(lastEvaluation="2026-01-01T00:00:00Z")),
+        ["rules-late"],
+    ),
+    "no Alertmanager": (
+        lambda: prometheus(alertmanagers={"data": {"activeAlertmanagers": []}}),
+        ["no-alertmanager"],
+    ),
+    "alerts dropped": (
+        lambda: prometheus(query=queries({"notifications_dropped": vector(({}, 7))})),
+        ["alerts-dropped"],
+    ),
+    "a replica label": (
+        lambda: prometheus(config="global: {external_labels: {prometheus_replica: a}}\n"),
+        ["replica-label"],
+    ),
+    "a replica label that is dropped": (
+        lambda: prometheus(
+            config="global: {external_labels: {prometheus_replica: a}}\n"
+            "alerting: {alert_relabel_configs: [{action: labeldrop, regex: prometheus_replica}]}\n"
+        ),
+        [],
+    ),
+    "no series at all": (lambda: prometheus(query=queries({AGE: vector()})), ["series-missing"]),
+    "a stale series": (lambda: prometheus(query=queries({AGE: vector(({}, 200))})), ["series-stale"]),
+    "nodes whose GPUs are not seen": (
+        lambda: prometheus(query=queries({"kube_node_status_allocatable": vector(({"node": "n1"}, 8))})),
+        ["gpus-unseen"],
+    ),
+    "an exporter down": (
+        lambda: prometheus(query=queries({"gpu_exporter_up": vector(({"node": "n1"}, 0))})),
+        ["exporter-down"],
+    ),
+    "workloads whose GPUs are not seen": (
+        lambda: prometheus(query=queries({"group by (namespace, workload)": vector(({"workload": "w"}, 1))})),
+        ["workloads-unseen"],
+    ),
+    "a query that it cannot evaluate": (
+        lambda: prometheus(query=queries({"timestamp": {"status": "error", "error": "too many samples"}})),
+        ["series-unknown"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "expected"), PROMETHEUS.values(), ids=PROMETHEUS.keys())
+def test_prometheus_faults(made: Callable[[], Canned], expected: list[str]) -> None:
+    """Each fault of a Prometheus is one finding with a mend, and a healthy one has none."""
+    with examined("--prometheus-url", made()) as (status, report):
+        assert codes(report) == expected
+        assert status == (1 if expected else 0)
+        assert all(each["mend"] and each["message"].endswith(".") for each in report["findings"])
+
+
+ALERTMANAGER: dict[str, tuple[Callable[[], Canned], list[str]]] = {
+    "nothing wrong": (alertmanager, []),
+    "not Alertmanager": (lambda: alertmanager(status={"hello": "world"}), ["unreachable"]),
+    "no receiver of ours": (
+        lambda: alertmanager(
+            changed=[
+                ("api/v1/webhooks/alertmanager", "hook"),
+                ("name: gpu-responder", "name: x"),
+                ("receiver: gpu-responder", "receiver: x"),
+            ]
+        ),
+        ["no-receiver"],
+    ),
+    "a URL that it hides": (
+        lambda: alertmanager(changed=[("http://127.0.0.1:9099/api/v1/webhooks/alertmanager", "<secret>")]),
+        [],
+    ),
+    "scaling alerts that go elsewhere": (
+        lambda: alertmanager(changed=[("scale_up|scale_down|inhibit", "scale_up|inhibit")]),
+        ["unrouted"],
+    ),
+    "resolves not sent": (
+        lambda: alertmanager(changed=[("send_resolved: true", "send_resolved: false")]),
+        ["send-resolved"],
+    ),
+    "notifications that fail": (
+        lambda: alertmanager(
+            metrics='alertmanager_notifications_total{integration="webhook"} 10\n'
+            'alertmanager_notifications_failed_total{integration="webhook",reason="clientError"} 3\n'
+        ),
+        ["deliveries-failing"],
+    ),
+    "a silence on a scaling alert": (
+        lambda: alertmanager(
+            silences=[
+                {
+                    "status": {"state": "active"},
+                    "createdBy": "ana",
+                    "comment": "migration",
+                    "matchers": [{"name": "alertname", "value": "Busy", "isRegex": False}],
+                }
+            ]
+        ),
+        ["silenced"],
+    ),
+    "a silence that has expired": (
+        lambda: alertmanager(
+            silences=[{"status": {"state": "expired"}, "matchers": [{"name": "alertname", "value": "Busy"}]}]
+        ),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "expected"), ALERTMANAGER.values(), ids=ALERTMANAGER.keys())
+def test_alertmanager_faults(made: Callable[[], Canned], expected: list[str]) -> None:
+    """Each fault of the running Alertmanager is one finding with a mend, and a healthy one has none."""
+    with examined("--alertmanager-url", made()) as (status, report):
+        assert codes(report) == expected
+        assert status == (1 if expected else 0)
+        assert all(each["mend"] for each in report["findings"])
+
+
+def test_alertmanagers_that_differ_are_told() -> None:
+    """Two of a cluster with other routes: what one would deliver, the other would not."""
+    other = alertmanager(changed=[("group_wait: 10s", "group_wait: 20s")])
+    with served(alertmanager()) as one, served(other) as two:
+        _, report = run("--alertmanager-url", one.url, "--alertmanager-url", two.url)
+    assert codes(report) == ["routes-differ"]
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({}, []),
+        ({"safeMode": "the heartbeat has not arrived since 12:00:00Z"}, ["not-well"]),
+        ({"policy": "policies.yaml:3: unknown key"}, ["not-well"]),
+    ],
+    ids=["nothing wrong", "safe mode", "a policy file that is not taken"],
+)
+def test_service_says_what_is_amiss(details: dict[str, str], expected: list[str]) -> None:
+    """What /-/ready tells beside its status is a finding."""
+    with examined("--url", service(ready={"status": "ready", "details": details})) as (_, report):
+        assert codes(report) == expected
+
+
+def test_a_service_that_is_not_ready_is_an_error() -> None:
+    """503 with its reason."""
+    body = {"http": 503, "body": {"status": "not ready", "error": "the disk is full", "details": {}}}
+    with examined("--url", service(ready=body)) as (status, report):
+        assert (status, codes(report)) == (1, ["unreachable"])
+        assert "the disk is full" in report["findings"][0]["message"]
+
+
+def test_what_does_not_listen_is_told_in_one_sentence() -> None:
+    """A refused connection to each server: an error for each, no traceback, exit status 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        status, report = run("--prometheus-url", url, "--alertmanager-url", url, "--url", url)
+    assert (status, codes(report)) == (1, ["unreachable"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "expected"),
+    [(0.0, []), (1.0, []), (30.0, ["clock-skew"]), (-30.0, ["clock-skew"])],
+    ids=["alike", "a second, which a Date cannot tell", "ahead", "behind"],
+)
+def test_clock_skew(ahead: float, expected: list[str]) -> None:
+    """A clock is off if it surely is: the Date header's second and the way there count for it."""
+    made = service()
+    made.ahead = ahead
+    with examined("--url", made) as (_, report):
+        assert codes(report) == expected
+
+
+# --- The test alert ---------------------------------------------------------------------------------
+
+
+def test_a_test_alert_is_timed_and_resolved() -> None:
+    """Its hops come in order, it carries the label by which nothing acts on it, and it is resolved in the end."""
+    ours = service()
+    made = alertmanager(ours)
+    with served(ours), served(made):
+        status, report = run("--alertmanager-url", made.url, "--url", ours.url, "--send-test")
+    assert (status, codes(report)) == (0, [])
+    assert [each["hop"] for each in report["testAlert"]][-1] == "the service told of it"
+    assert len(report["testAlert"]) == 4
+    assert all(0 <= each["seconds"] < 10 for each in report["testAlert"])
+    sent, resolved = (body[0] for path, body in made.posted if path == "/api/v2/alerts")
+    assert sent["labels"] == resolved["labels"]
+    assert sent["labels"][TEST_LABEL]
+    assert sent["endsAt"] > resolved["endsAt"]
+
+
+SENT: dict[str, tuple[Callable[[], Canned], dict[str, Any], list[str]]] = {
+    "it never arrives": (alertmanager, {}, ["test-lost"]),
+    "Alertmanager refuses it": (lambda: alertmanager(alerts=400), {}, ["test-lost"]),
+    "no route takes it": (
+        lambda: alertmanager(changed=[("scale_up|scale_down", "scale_down")]),
+        {},
+        ["unrouted", "test-unrouted"],
+    ),
+    "the service asks for a token": (alertmanager, {"test": 401}, ["test-unknown"]),
+    "an older test is all that arrived": (
+        alertmanager,
+        {"test": {"id": "another", "receivedAt": "2026-01-01T00:00:00+00:00", "receiver": "", "sender": ""}},
+        ["test-lost"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "answers", "expected"), SENT.values(), ids=SENT.keys())
+def test_a_test_alert_that_is_lost(
+    made: Callable[[], Canned], answers: dict[str, Any], expected: list[str]
+) -> None:
+    """Where it was last seen is told, and it is not left firing."""
+    with served(service(**answers)) as ours, served(made()) as theirs:
+        status, report = run(
+            "--alertmanager-url", theirs.url, "--url", ours.url, "--send-test", "--test-timeout", "1"
+        )
+        assert status == 1
+        assert sorted(codes(report)) == sorted(expected)
+        posts = [body for path, body in theirs.posted if path == "/api/v2/alerts"]
+        assert len(posts) == (0 if "test-unrouted" in expected else 2)
+
+
+def test_nothing_is_sent_unless_asked() -> None:
+    """Without --send-test not one request changes anything."""
+    with served(prometheus()) as one, served(alertmanager()) as two, served(service()) as three:
+        run("--prometheus-url", one.url, "--alertmanager-url", two.url, "--url", three.url)
+        assert [one.posted, two.posted, three.posted] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--send-test", "--url", "http://127.0.0.1:1"],
+        ["--prometheus-url", "http://x", "--prometheus-header", "a"],
+    ],
+    ids=["nothing named", "a test without Alertmanager", "a header without a value"],
+)
+def test_wrong_usage_is_exit_status_2(args: list[str]) -> None:
+    """One sentence of what to give."""
+    result = CliRunner().invoke(cli, ["doctor", *args])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
