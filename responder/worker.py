@@ -61,6 +61,7 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         self.slot = ""
         self._lingering = 0
         self._waiting = 0
+        self._refuses = False
         self._read_by: dict[TConn, float] = {}
 
     def load_wsgi(self) -> None:
@@ -154,8 +155,11 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """A process that stops answers those who are in its queue, and lets nobody else join it."""
-        super().set_accept_enabled(enabled)
-        if not self.alive:
+        # Read once: a signal may come at any line, also before the process has begun to accept.
+        alive = self.alive
+        super().set_accept_enabled(enabled and alive)
+        if not alive and not self._refuses:
+            self._refuses = True
             for listener in self.sockets:
                 self._accept_all(listener)
                 listener.close()
