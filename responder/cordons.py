@@ -14,6 +14,8 @@ from responder.policy import Settings
 
 EVERY = 10.0
 """Seconds between two looks when no alert brings one: so soon a cordon that a person lifted is seen to be."""
+MOST_READ = 50
+"""Nodes read one by one at a look."""
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +85,10 @@ class Cordons:
         if not nodes.acts_on_nodes(settings):
             return
         standing = self._store.standing()
-        asked = {fault.node for fault in nodes.faults(settings, standing) if fault.span.firing}
-        live = dict(self._cluster.read(sorted(asked))) if asked else {}
-        live |= {node.name: node for node in self._cluster.cordoned() if node.name not in live}
+        asked = dict.fromkeys(fault.node for fault in nodes.faults(settings, standing) if fault.span.firing)
+        live = {node.name: node for node in self._cluster.cordoned()}
+        # The longest standing first: where very many are faulty, the limits leave little to do.
+        live |= self._cluster.read([name for name in asked if name not in live][:MOST_READ])
         for node in live.values():
             if node.lifted_unseen and self._fence():
                 self._cluster.disown(node)

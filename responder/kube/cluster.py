@@ -61,7 +61,7 @@ class KubeCluster:
         self._resolver = Resolver(self.connection, self.discovery)
         self._inventory = Inventory(self.connection)
         self._recorder = Recorder(self.connection, self.discovery)
-        self.nodes = Nodes(self.connection)
+        self.nodes = Nodes(self.connection, lambda: self._mirrors.nodes() if self._mirrors else None)
         self._mirrors: Mirrors | None = None
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()

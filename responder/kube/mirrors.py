@@ -84,6 +84,11 @@ class Mirrors:
         view = self._autoscalers[kind].view(namespace)
         return None if view is None else view.of(namespace, target)
 
+    def nodes(self) -> list[Node] | None:
+        """All nodes."""
+        view = self._nodes.view("")
+        return None if view is None else view.all()
+
     def inventory(self) -> tuple[list[Node], list[PodState]] | None:
         """All nodes and all pods."""
         nodes, pods = self._nodes.view(""), self._pods.view("")

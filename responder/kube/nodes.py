@@ -1,6 +1,6 @@
 """Nodes: reading them, and cordoning with a note that says who and why. Nothing is evicted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import msgspec
 
 from responder.errors import PermanentError
 from responder.kube.amounts import is_extended
+from responder.kube.capacity import Node as Mirrored
 from responder.kube.connection import Call, Connection
 from responder.kube.managers import FIELD_MANAGER
 from responder.kube.objects import Meta
@@ -38,11 +39,17 @@ class _Node(msgspec.Struct):
 class Nodes:
     """Raises Conflict when somebody wrote to the node since it was read, and what connections raise."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection: Connection, mirrored: Callable[[], Sequence[Mirrored] | None] = lambda: None
+    ) -> None:
         self._connection = connection
+        self._mirrored = mirrored
 
     def pool(self) -> Sequence[Node]:
         """All nodes that have GPUs, or whatever else only a device plugin brings."""
+        mirrored = self._mirrored()
+        if mirrored is not None:
+            return [node for node in map(_counted, mirrored) if node.gpus]
         items = self._connection.items("/api/v1/nodes", _Node, "list the nodes")
         return [node for node in map(_read, items) if node.gpus]
 
@@ -114,6 +121,12 @@ def _read(node: _Node) -> Node:
         cordon=_note((meta.annotations or {}).get(NOTE, "")),
         resource_version=meta.resource_version,
     )
+
+
+def _counted(node: Mirrored) -> Node:
+    unschedulable = node.spec is not None and node.spec.unschedulable
+    gpus = frozenset(name for name in node.allocatable if is_extended(name))
+    return Node(node.metadata.name, unschedulable, gpus)
 
 
 def _note(text: str) -> Cordon | None:

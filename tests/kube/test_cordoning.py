@@ -1,5 +1,6 @@
 """Cordons on the simulated API server: notes, rivals, dry run, and what history has."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -214,3 +215,24 @@ def test_without_such_triggers_nothing_is_asked(server: SimServer, world: World)
     world.fires("n1")
     world.cordons.look()
     assert not list(server.requests)
+
+
+def test_the_pool_is_counted_from_the_watch(server: SimServer, world: World) -> None:
+    """While nodes are kept current, counting them costs no request, and limits hold as they do without."""
+    world.cluster.keep_current()
+    end = time.monotonic() + 5
+    while world.cluster._mirrors.nodes() is None:  # type: ignore[union-attr]
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    world.settings = loads(POLICY.replace("maxPercent: 50", "maxPercent: 20"), "policies.yaml")
+    server.requests.clear()
+    world.fires("n1")
+    world.cordons.look()
+    assert world.reasons() == [Reason.CORDON_LIMITED]
+    assert "1 of the 4 nodes" in world.store.history[0].message
+    asked = [
+        each["path"]
+        for each in server.requests
+        if "/nodes" in each["path"] and not each["query"].keys() & {"labelSelector", "watch"}
+    ]
+    assert asked == ["/api/v1/nodes/n1"]
