@@ -1,7 +1,7 @@
 """Make the parts of the chart that have their source elsewhere: `python helm/generate.py`, or `make chart`.
 
-rules/ is copied, the policy's schema is put into values.schema.json, and README.md and the rest of that schema
-are made from values.yaml. `--check` writes nothing, and says what differs.
+rules/ is copied, dashboards are written out, the policy's schema is put into values.schema.json, and README.md
+and the rest of that schema are made from values.yaml. `--check` writes nothing, and says what differs.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dashboards import DASHBOARDS, dashboard
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "gpu-responder"
@@ -321,13 +322,17 @@ def files() -> dict[Path, str]:
     }
     for path in sorted((ROOT / "rules").glob("*.yaml")):
         made[CHART / "rules" / path.name] = path.read_text(encoding="utf-8")
+    for name in DASHBOARDS:
+        text = json.dumps(dashboard(name), indent=2, ensure_ascii=False) + "\n"
+        made[CHART / "dashboards" / f"{name}.json"] = text
     return made
 
 
 def differing(made: dict[Path, str]) -> list[Path]:
     """Files that are not as they would be made, and copies whose source is gone."""
     wrong = [p for p, text in made.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
-    return wrong + [path for path in (CHART / "rules").glob("*") if path not in made]
+    there = [*(CHART / "rules").glob("*"), *(CHART / "dashboards").glob("*")]
+    return wrong + [path for path in there if path not in made]
 
 
 def main() -> None:
