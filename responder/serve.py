@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
+from urllib.parse import urlsplit
 
 import click
 from gunicorn.app.base import BaseApplication
@@ -261,11 +262,27 @@ def check(options: Options) -> None:
     ):
         if path and not os.access(path, os.R_OK):
             raise ConfigError(f"{name}: {path} cannot be read")
+    for name, urls in (
+        ("--prometheus-url", options.prometheus_urls),
+        ("--alertmanager-url", options.alertmanager_urls),
+    ):
+        for url in urls:
+            if not _is_url(url):
+                # Not told in full, for it may hold a password.
+                raise ConfigError(f"{name}: what is given is no address: write it like http://host:9090")
     if (options.keyfile or options.ca_certs) and not options.certfile:
         raise ConfigError("--certfile: TLS needs the server's own certificate")
     make_access(options)
     settings = config.load(options.policy)
     open_store(options, settings.cluster).close()
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def wait_for_address(bind: str) -> None:

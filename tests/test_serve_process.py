@@ -417,6 +417,9 @@ class TestStarting:
             ),
             pytest.param(["--bind", "9099"], "write <address>:<port>", id="no address"),
             pytest.param(["--bind", "127.0.0.1:99999"], "write <address>:<port>", id="no such port"),
+            pytest.param(["--prometheus-url", "prometheus:9090"], "--prometheus-url: ", id="no scheme"),
+            pytest.param(["--alertmanager-url", "http://:9093"], "--alertmanager-url: ", id="no host"),
+            pytest.param(["--prometheus-url", "http://[::1"], "--prometheus-url: ", id="no URL at all"),
             pytest.param(["--store", "postgres:x"], "is no store: write sqlite:<path>", id="another store"),
             pytest.param(
                 ["--store", "sqlite:/nowhere/x.db"], "does not exist: make it first", id="no folder"
