@@ -9,7 +9,6 @@ from responder.matchers import parse
 from responder.web import overrides, silences
 from responder.web.app import identity, needs, services
 from responder.web.auth import Refused, Role
-from responder.web.bodies import parse_moment
 from responder.web.page import board, page, show_overview, show_target
 from responder.web.problems import BadRequest
 from responder.web.session import check_form
@@ -118,10 +117,12 @@ def _silence(given: dict[str, str]) -> dict[str, Any]:
 def _end(given: dict[str, str]) -> dict[str, Any]:
     """A moment if one is given, else a length of time. Raises BadRequest."""
     if "until" in given:
-        text = given["until"]
+        try:
+            end = datetime.fromisoformat(given["until"])
+        except ValueError:
+            raise BadRequest("until: this is no time; write it like 2026-01-31T09:00") from None
         # What a browser's field for date and time gives has no zone: the page says that it is UTC.
-        end = parse_moment("until", text if text[-1:] in "zZ" or "+" in text else f"{text}Z")
-        return {"endsAt": stamp(end)}
+        return {"endsAt": stamp(end if end.tzinfo else end.replace(tzinfo=UTC))}
     if "for" not in given:
         raise BadRequest("an end is needed; choose for how long, or until when")
     return {"durationSeconds": _number(given["for"])}

@@ -41,10 +41,13 @@
   function take(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html");
     const before = states();
+    const focused = document.activeElement;
     for (const part of fresh.querySelectorAll("[data-live]")) {
       const old = document.getElementById(part.id);
       if (old) morph(old, document.adoptNode(part));
     }
+    // A row that has moved to another place in the list has lost it.
+    if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
     const told = [];
     for (const [id, state] of states()) {
       if (!before.has(id) || before.get(id) === state) continue;
