@@ -120,6 +120,7 @@ class Api:
     def _dispatch(self, user: User, info: Info, request: Request) -> Response:
         if not info.resource:
             return self._document(request)
+        requests.check_dry_run(request)
         resource = self.registry.get(info.group, info.version, info.resource)
         if resource is None:
             if not self.registry.of(info.group, info.version):

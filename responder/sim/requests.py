@@ -163,6 +163,21 @@ def settle(data: Object, kind: str, request: Request, *, custom: bool = False) -
     return warnings if validation == "Warn" else []
 
 
+_OPTIONS = {
+    "POST": "CreateOptions",
+    "PUT": "UpdateOptions",
+    "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}
+
+
+def check_dry_run(request: Request) -> None:
+    """Raise 422 for a dryRun that is not All: what was meant as a rehearsal must not be written."""
+    kind, value = _OPTIONS.get(request.method), request.query.get("dryRun", "All")
+    if kind and value != "All":
+        raise errors.invalid("meta.k8s.io", kind, "", [errors.unsupported("dryRun", value, ["All"])])
+
+
 def read_options(request: Request) -> Object:
     """DeleteOptions from body and query."""
     options: Object = {}

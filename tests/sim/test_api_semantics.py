@@ -312,6 +312,15 @@ def test_generation_moves_with_the_spec(ask: Caller) -> None:
     assert generation("/scale", {"spec": {"replicas": 5}}) == 3
 
 
+@pytest.mark.parametrize("value", ["Foo", "all", "true", ""])
+def test_a_dry_run_of_another_kind_is_refused_and_writes_nothing(ask: Caller, value: str) -> None:
+    """Who asks for a rehearsal in the wrong words must not get the performance."""
+    status, answer = ask("POST", f"{TEAM}/configmaps?dryRun={value}", {"metadata": {"name": "meant"}})
+    assert (status, answer["reason"]) == (422, "Invalid")
+    assert answer["message"].endswith(f'dryRun: Unsupported value: "{value}": supported values: "All"')
+    assert ask("GET", f"{TEAM}/configmaps/meant")[0] == 404
+
+
 def test_dry_runs_write_nothing(ask: Caller) -> None:
     """Create, patch and delete answer as if they had."""
     version = ask.api.store.version
