@@ -58,6 +58,19 @@ def test_event_on_the_wire(events: FakeApi, cluster: KubeCluster) -> None:
     assert body["source"] == {"component": "gpu-responder"}
 
 
+def test_an_event_of_who_knows_no_uid(events: FakeApi, cluster: KubeCluster) -> None:
+    """The object is asked for its own, and its kind is spelt as the server does; one that is gone gets none."""
+    found = recorded("deployment-get")[2]["metadata"]["uid"]
+    cluster.tell(TargetRef("rec", "deployment", "vllm"), "", "Held", "held")
+    until(lambda: bool(events.sent("POST")))
+    involved = events.sent("POST")[0]["body"]["involvedObject"]
+    assert (involved["uid"], involved["kind"]) == (found, "Deployment")
+    events.answers["GET /apis/apps/v1/namespaces/rec/deployments/gone"] = recorded("configmap-delete-missing")
+    cluster.tell(TargetRef("rec", "deployment", "gone"), "", "Held", "held")
+    cluster.close()
+    assert len(events.sent("POST")) == 1
+
+
 def test_repeats_are_counted(events: FakeApi, cluster: KubeCluster) -> None:
     """The same again counts up the Event that is there; another message makes another."""
     for message in ("held", "held", "held", "done"):
