@@ -24,9 +24,9 @@ PATIENCE = 100.0
 NOT_IN_THE_DEMO = {
     "Time to the first token, p95": "the simulated servers have no histogram of it",
     "Scale-down alerts": "they come after half an hour of quiet, and this test ends before",
-    "API errors": "no API fails, and a labelled counter begins with its first event",
-    "Remapped rows": "the simulated exporter has no row remapping",
 }
+"""Panels without data there, and why."""
+PERHAPS = {"API errors": "a labelled counter begins with its first event, and perhaps no API fails"}
 
 
 def load(name: str) -> dict[str, Any]:
@@ -100,10 +100,8 @@ def test_every_expression_gives_data(tmp_path: Path):
                 post(f"{sim}/sim/telemetry", {"node": "gpu-node-2", "gpu": 0, "xid": 79})
                 next_xid = time.monotonic() + 10
             waiting = {(title, expr) for title, expr in waiting if not query(prometheus, expr)}
-            if {title for title, _ in waiting} <= set(NOT_IN_THE_DEMO):
+            if {title for title, _ in waiting} <= NOT_IN_THE_DEMO.keys() | PERHAPS.keys():
                 break
             time.sleep(0.5)
-    assert {title for title, _ in waiting} <= set(NOT_IN_THE_DEMO), waiting
-    assert {title for title, _ in waiting} == set(NOT_IN_THE_DEMO), (
-        "give these their test: they have data now"
-    )
+    empty = {title for title, _ in waiting} - PERHAPS.keys()
+    assert empty == NOT_IN_THE_DEMO.keys(), waiting
