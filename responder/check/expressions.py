@@ -225,7 +225,7 @@ class Records:
             return _replaced(inner, [unwrapped(arg).val for arg in call.args[1:]])
         if name == "label_join":
             texts = [unwrapped(arg).val for arg in call.args[1:]]
-            return _joined(inner, texts[0], texts[2:])
+            return _joined(inner, texts[0], texts[1], texts[2:])
         return inner
 
     def _of_absent(self, series: Sequence[Any]) -> Labels:
@@ -395,9 +395,10 @@ def join_labels(many: Sequence[Label]) -> Label:
     return join([Labels({"x": label}) for label in many]).get("x")
 
 
-def _joined(inner: Labels, target: str, sources: Sequence[str]) -> Labels:
+def _joined(inner: Labels, target: str, separator: str, sources: Sequence[str]) -> Labels:
     if len(sources) == 1:
         return inner.with_label(target, inner.get(sources[0]))
-    if not any(inner.possible(source) for source in sources):
+    # Between labels that are not there, the separator still stands.
+    if not separator and not any(inner.possible(source) for source in sources):
         return inner.with_label(target, ABSENT)
     return inner.with_label(target, ANYTHING)

@@ -1,0 +1,209 @@
+"""`gpu-responder check` as people and scripts call it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from responder.check.labels import Labels
+from responder.cli import cli
+
+ROOT = Path(__file__).parents[2]
+CHAINS = ROOT / "tests" / "data" / "chains"
+SHIPPED = ("--policy", str(ROOT / "examples" / "policies.yaml"), "--rules", str(ROOT / "rules"))
+
+
+def check(*args: str) -> Result:
+    result = CliRunner().invoke(cli, ["check", *args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def report(*args: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(check("-o", "json", *args).stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", ["alertmanager.yml", "alertmanager-token.yml", "alertmanagerconfig.yaml"])
+def test_the_shipped_files_are_clean(name: str) -> None:
+    """Rules, example policies and each Alertmanager configuration: nothing but notes, and each alert has its way."""
+    found = report(*SHIPPED, "--alertmanager", str(ROOT / "alertmanager" / name))
+    assert [each for each in found["findings"] if each["severity"] != "note"] == []
+    assert found["ok"] is True
+    assert {each["receiver"] for each in found["chain"]} == {"gpu-responder"}
+    assert {each["target"] for each in found["chain"]} == {"Deployment <namespace>/<workload>"}
+    ways = {each["alert"]: f"{each['policy']}/{each['trigger']}" for each in found["chain"]}
+    assert ways["LLMQueueBacklog"] == "inference/backlog"
+    assert ways["GPUWorkloadScaleUp"] == "inference/saturated"
+    assert ways["GPUWorkloadScaleDown"] == "inference/idle"
+
+
+def test_without_arguments_it_checks_what_stands_in_the_shipped_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a checkout `gpu-responder check` is enough; its last line sums up."""
+    monkeypatch.chdir(ROOT)
+    result = check()
+    assert result.exit_code == 0
+    assert "alerts, 10 that scale" in result.stdout.splitlines()[-1]
+
+
+def test_without_anything_to_check_it_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Exit status 2 and what to name."""
+    monkeypatch.chdir(tmp_path)
+    result = check()
+    assert result.exit_code == 2
+    assert "Name what to check" in result.output
+
+
+def test_findings_are_printed_as_compilers_do() -> None:
+    """`file:line: severity: sentence [code]`, and the mend below."""
+    directory = CHAINS / "scale-down-keeps-firing"
+    lines = check(str(directory)).stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if "down-keeps-firing" in line)
+    assert lines[at].startswith(
+        f"{directory}/rules.yaml:26: error: Quiet scales down and keeps firing for 5m"
+    )
+    assert lines[at + 1] == "    mend: remove keep_firing_for"
+
+
+def test_a_table_tells_the_way_of_each_alert() -> None:
+    """Route, receiver, policy and trigger, target, delay, and what a resolve does."""
+    output = check(str(CHAINS / "sound")).stdout
+    row = next(line for line in output.splitlines() if line.startswith("Busy "))
+    for part in ("scale_up|scale_down", "gpu-responder", "inference/busy", "Deployment inference/<workload>",
+                 "episode ends, replicas stay; told within 1m", "130 s"):  # fmt: skip
+        assert part in row, part
+
+
+def manifest(directory: Path) -> list[dict[str, Any]]:
+    """A chain as `helm template` would print it."""
+    groups = yaml.safe_load((directory / "rules.yaml").read_text())
+    config = yaml.safe_load((directory / "alertmanager.yml").read_text())
+    hooks = config["receivers"][0]["webhook_configs"]
+    matchers = {
+        "Watchdog": [{"name": "alertname", "value": "Watchdog", "matchType": "="}],
+        "others": [{"name": "action", "value": "scale_up|scale_down|inhibit_scale_down", "matchType": "=~"}],
+    }
+    route = {
+        "receiver": "people", "groupBy": ["namespace", "workload"], "groupWait": "10s", "groupInterval": "1m",
+        "repeatInterval": "5m",
+        "routes": [{"receiver": "gpu-responder", "matchers": each} for each in matchers.values()],
+    }  # fmt: skip
+    return [
+        {"kind": "PrometheusRule", "metadata": {"name": "r"}, "spec": groups},
+        {"kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}},
+        {
+            "kind": "AlertmanagerConfig",
+            "metadata": {"name": "a", "namespace": "monitoring"},
+            "spec": {
+                "route": route,
+                "receivers": [
+                    {
+                        "name": "gpu-responder",
+                        "webhookConfigs": [{"url": hooks[0]["url"], "sendResolved": True}],
+                    },
+                    {"name": "people"},
+                ],
+            },
+        },
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "c"},
+            "data": {"policies.yaml": (directory / "policies.yaml").read_text()},
+        },
+    ]
+
+
+class _Block(yaml.SafeDumper):
+    pass
+
+
+_Block.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, "|" if "\n" in text else None
+    ),
+)
+
+
+def written(tmp_path: Path, documents: list[dict[str, Any]]) -> str:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.dump_all(documents, Dumper=_Block, sort_keys=False))
+    return str(file)
+
+
+def test_what_helm_template_prints_is_read_whole(tmp_path: Path) -> None:
+    """Rules, routes and the policy file in a ConfigMap, all in one file, and nothing else in it disturbs."""
+    found = report(written(tmp_path, manifest(CHAINS / "sound")))
+    assert [each["code"] for each in found["findings"]] == ["namespace-matcher"]
+    assert {each["trigger"] for each in found["chain"]} == {"busy", "quiet"}
+
+
+def test_lines_within_a_configmap_are_those_of_the_file(tmp_path: Path) -> None:
+    """A fault of the policy file is at the line on which it stands in the manifest."""
+    file = written(tmp_path, manifest(CHAINS / "bounds-leave-no-room"))
+    [fault] = [each for each in report(file)["findings"] if each["severity"] != "note"]
+    assert "maxReplicas: 1" in Path(file).read_text().splitlines()[fault["line"] - 1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [("OnNamespace", {"unrouted"}), ("None", set())],
+    ids=["bound to its namespace", "not bound"],
+)
+def test_the_namespace_trap_is_seen_when_the_alertmanager_object_is_given(
+    tmp_path: Path, strategy: str, expected: set[str]
+) -> None:
+    """Bound to its own namespace, an AlertmanagerConfig gets neither the heartbeat nor others' scaling alerts."""
+    documents = manifest(CHAINS / "sound")
+    documents.append(
+        {"kind": "Alertmanager", "spec": {"alertmanagerConfigMatcherStrategy": {"type": strategy}}}
+    )
+    found = report(written(tmp_path, documents))
+    assert {each["code"] for each in found["findings"]} == expected
+    if expected:
+        assert "Watchdog is the heartbeat" in " ".join(each["message"] for each in found["findings"])
+
+
+def test_tools_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without promtool and amtool it says so, and goes on without them."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = report(str(CHAINS / "sound"))
+    assert [(each["code"], each["severity"]) for each in found["findings"]] == [("tool-absent", "note")] * 2
+    assert found["tools"] == {"promtool": "", "amtool": ""}
+
+
+def test_prometheus_configuration_gives_intervals_and_labels(tmp_path: Path) -> None:
+    """Its scrape interval counts in the delay, and a replica label that is not dropped is a fault of its line."""
+    file = tmp_path / "prometheus.yml"
+    file.write_text(
+        "global:\n  scrape_interval: 2m\n  external_labels:\n    replica: a\n"
+        "alerting:\n  alertmanagers:\n  - static_configs: [{targets: ['x:9093']}]\n"
+    )
+    found = report(str(CHAINS / "sound"), "--prometheus", str(file))
+    assert [(each["code"], each["line"]) for each in found["findings"]] == [("replica-label", 4)]
+    [busy] = [each for each in found["chain"] if each["alert"] == "Busy"]
+    assert busy["delaySeconds"] == 120 + 15 + 15 + 60 + 10
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [(("--receiver", "people"), "no-webhook"), (("--receiver", "nobody"), "unknown-receiver")],
+    ids=["one without a webhook", "one that is not there"],
+)
+def test_a_receiver_can_be_named(args: tuple[str, ...], code: str) -> None:
+    """--receiver says which is ours, when its URL does not."""
+    assert code in {each["code"] for each in report(str(CHAINS / "sound"), *args)["findings"]}
+
+
+def test_labels_of_an_alert_are_in_the_report() -> None:
+    """For programs: the labels that an alert can have."""
+    [busy] = [each for each in report(str(CHAINS / "sound"))["chain"] if each["alert"] == "Busy"]
+    assert busy["labels"] == sorted(
+        ["action", "alertname", "cluster", "namespace", "severity", "workload", "workload_type"]
+    )
+    assert Labels().possible("x") is False
