@@ -125,7 +125,7 @@ class TestForms:
     def test_silence_an_alert_from_its_line(self, visit: Visitor, desk: Desk) -> None:
         """The form is filled with what the alert is known by."""
         page = visit.open(HERE + "silenced")
-        page.get_by_role("link", name="Silence…").click()
+        page.locator("#alerts").get_by_role("link", name="Silence…").click()
         form = page.locator("#form-silence")
         matchers = 'alertname="Alert-stay"\nnamespace="inference"\nworkload="silenced"'
         expect(form.get_by_label("Which alerts")).to_have_value(matchers)

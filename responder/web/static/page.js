@@ -152,7 +152,7 @@
     fold.open = true;
     const first = fold.querySelector("form select, form textarea, form input:not([type=hidden])");
     if (first) first.focus();
-    fold.scrollIntoView({ block: "center" });
+    fold.scrollIntoView({ block: "nearest" });
   }
   window.addEventListener("hashchange", unfold);
   unfold();
