@@ -162,5 +162,5 @@ def _print(built: chain.Chain, found: list[Finding], links: list[chain.Link], us
     ]
     seen = f"{len(built.alerts)} alerts, {len(built.scaling)} that scale"
     more = "".join(f"; {what} given" for what in missing)
-    tools_used = ", ".join(version for version in used.values() if version) or "no promtool, no amtool"
-    click.echo(f"{seen}{more} ({tools_used}): {report.summary(found)}")
+    tools_used = "".join(f" ({version or f'no {tool}'})" for tool, version in used.items())
+    click.echo(f"{seen}{more}{tools_used}: {report.summary(found)}")

@@ -55,8 +55,8 @@ class Located:
 def read(text: str, file: str, first_line: int = 1) -> tuple[list[Located], list[Finding]]:
     """The documents of a text that begins on `first_line` of the file, up to the first that is not YAML."""
     found: list[Located] = []
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
@@ -71,8 +71,6 @@ def read(text: str, file: str, first_line: int = 1) -> tuple[list[Located], list
     except (yaml.YAMLError, ValueError) as problem:
         said = str(problem).splitlines()[0]
         return found, [error(file, 0, "yaml", f"This is not YAML: {said}.", "save the file as UTF-8 YAML")]
-    finally:
-        loader.dispose()
     return found, []
 
 

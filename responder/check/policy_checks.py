@@ -182,10 +182,12 @@ def _namespace(chain: Chain, alert: Alert, fate: Fate) -> Iterator[Finding]:
 
 def _reached(chain: Chain, policy: Policy) -> Iterator[Finding]:
     mine = [fate for alert in chain.alerts for fate in alert.fates if fate.policy is policy]
+    # One that only tries things out may wait for alerts that come from elsewhere.
+    found = note if policy.dry_run else warning
     if not any(fate.trigger is not None for fate in mine):
         at = places.of_policy(chain.sources, policy, "matchers")
         said = f"No alert can reach policy {policy.name}, so that it never acts."
-        yield warning(
+        yield found(
             at.file, at.line, "policy-unreached", said, "mend its matchers, or give the rules it is for"
         )
         return
@@ -194,7 +196,7 @@ def _reached(chain: Chain, policy: Policy) -> Iterator[Finding]:
             continue
         at = places.of_trigger(chain.sources, policy, trigger, "matchers")
         said = f"No alert can reach trigger {trigger.name} of policy {policy.name}."
-        yield warning(at.file, at.line, "trigger-unreached", said, "mend its matchers, or remove it")
+        yield found(at.file, at.line, "trigger-unreached", said, "mend its matchers, or remove it")
 
 
 def _zero(chain: Chain, policy: Policy) -> Iterator[Finding]:

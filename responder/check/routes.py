@@ -210,7 +210,7 @@ class _Reader:
             Webhook(
                 url=hook.text("url"),
                 send_resolved=hook.at(words.send_resolved).value is not False,
-                max_alerts=int(hook.at(words.max_alerts).value or 0),
+                max_alerts=_number(hook.at(words.max_alerts)),
                 at=hook,
             )
             for hook in at.items(words.webhooks)
@@ -278,6 +278,10 @@ def read(document: Located) -> tuple[Routing, list[Finding]]:
     reader = _Reader(_PLAIN)
     root = reader.route(document.at("route"), Route(document))
     return reader.routing(document, replace(root, matchers=()), ""), reader.findings
+
+
+def _number(at: Located) -> int:
+    return at.value if isinstance(at.value, int) else 0
 
 
 def _names(at: Located) -> tuple[str, ...]:

@@ -122,12 +122,12 @@ def _timings(chain: Chain, route: Route, alerts: list[Alert]) -> Iterator[Findin
     beats = [alert for alert in alerts if alert.heartbeat is not Truth.NO]
     rest = [alert for alert in alerts if alert.heartbeat is Truth.NO and (alert.scaling or alert.holds)]
     if settings and rest and route.repeated >= settings.timing.alert_timeout.total_seconds() * 1000:
-        yield error(
+        yield warning(
             *at,
             "repeat-after-timeout",
-            f"Alerts are repeated every {promql.format_duration(route.repeated)} and forgotten after"
+            f"Alerts are repeated every {promql.format_duration(route.repeated)} and are unknown after"
             f" alertTimeoutSeconds ({seconds(settings.timing.alert_timeout)}), so that {rest[0].name} stops acting"
-            " in between.",
+            " in between, unless the service asks Alertmanager (serve --alertmanager-url).",
             "repeat more often, or raise alertTimeoutSeconds in the policy file",
         )
     beat = settings.heartbeat if settings else None

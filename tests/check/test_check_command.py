@@ -1,6 +1,7 @@
 """`gpu-responder check` as people and scripts call it."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,56 @@ def test_labels_of_an_alert_are_in_the_report() -> None:
         ["action", "alertname", "cluster", "namespace", "severity", "workload", "workload_type"]
     )
     assert Labels().possible("x") is False
+
+
+JUNK = (
+    None,
+    1.5,
+    True,
+    "",
+    "x",
+    "{{ $labels.x }}",
+    [],
+    {},
+    [None],
+    {"a": {"b": [1]}},
+    'x="y"',
+    ["=~"],
+    "\x01",
+    "5m",
+)
+
+
+def _changed(value: Any, chance: random.Random) -> Any:
+    """The value with something in it replaced by junk."""
+    if isinstance(value, dict | list) and value and chance.random() < 0.85:
+        copied = dict(value) if isinstance(value, dict) else list(value)
+        key: Any = chance.choice(list(copied) if isinstance(copied, dict) else range(len(copied)))
+        copied[key] = _changed(copied[key], chance)
+        return copied
+    return chance.choice(JUNK)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_stands_in_the_files_is_no_traceback(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files with junk in any place are read as far as they go; all that comes of it are findings."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    chance = random.Random(seed)
+    for file in [*(CHAINS / "sound").iterdir(), ROOT / "alertmanager" / "alertmanagerconfig.yaml"]:
+        document = yaml.safe_load(file.read_text())
+        for _ in range(chance.choice([0, 1, 1, 2])):
+            document = _changed(document, chance)
+        (tmp_path / file.name).write_text(yaml.safe_dump(document))
+    assert report(str(tmp_path))["findings"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\x00", "a: [", "a: &a [*a]", "- 1", "\tx: 1", "kind: List\nitems: [1, {kind: PrometheusRule}]"],
+)
+def test_files_that_are_none_are_no_traceback(text: str, tmp_path: Path) -> None:
+    """Empty, binary, broken, circular: at most a finding each."""
+    (tmp_path / "x.yaml").write_text(text)
+    assert check(str(tmp_path)).exit_code in (0, 1)
