@@ -10,7 +10,7 @@ from responder.errors import ResponderError
 
 STATUS = "actor"
 """The name of the document. Its keys are what was tried, its values why that failed; with no keys all is well."""
-EVERY_SECONDS = 10.0
+EVERY_SECONDS = 5.0
 REPEATED_SECONDS = 30.0
 """A document that says the same is left again so often, so that its age tells whether anybody acts."""
 SILENT = timedelta(seconds=120)

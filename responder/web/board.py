@@ -38,6 +38,8 @@ class Row:
     most: int | None
     decided_at: datetime | None
     firing: tuple[str, ...]
+    annotated: tuple[str, ...]
+    """The kinds of what annotations on it say."""
     unreachable: str
     """Why the API server could not be reached for it."""
 
@@ -70,6 +72,7 @@ def row_of(record: Record, settings: Settings, now: datetime) -> Row:
                 if condition(span, settings.timing, now) in (Condition.FIRING, Condition.UNKNOWN)
             )
         ),
+        annotated=tuple(each.kind.value for each in record.annotated if policy and each.in_force(now)),
         unreachable=failure.message if unreachable and failure else "",
     )
 

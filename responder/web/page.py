@@ -241,7 +241,10 @@ def _row_view(row: Row, binding: list[Override], now: datetime) -> dict[str, Any
         **{name: getattr(row, name) for name in row.__slots__ if name not in ("decided_at", "unreachable")},
         "at": stamp(row.decided_at),
         "href": f"/targets/{quote(row.key)}",
-        "overrides": [KINDS[each.kind.value] for each in mine],
+        "overrides": [
+            *(KINDS[each.kind.value] for each in mine),
+            *(f"{KINDS[kind]} by annotation" for kind in row.annotated),
+        ],
     }
 
 

@@ -119,10 +119,6 @@ class Desk:
         found = watch.scales(self._cluster.url, ("inference", "deployment", workload))
         return [each.to_replicas for each in found]
 
-    def rename(self, text: str) -> None:
-        """Put another policy file in place, and have it read."""
-        (self._folder / "policies.yaml").write_text(text)
-
 
 class Visitor:
     """A browser with one context, in which pages are opened."""

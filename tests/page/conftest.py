@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -43,8 +42,3 @@ def visit(chromium: Browser, desk: Desk) -> Iterator[Visitor]:
         yield visitor
         assert visitor.complaints == []
         assert visitor.elsewhere == []
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path

@@ -208,12 +208,14 @@ class TestLive:
     def test_a_hidden_page_asks_for_nothing(self, visit: Visitor) -> None:
         """Until it is looked at again."""
         page = visit.open()
-        hide = "Object.defineProperty(document, 'hidden', {get: () => %s, configurable: true});"
-        change = "document.dispatchEvent(new Event('visibilitychange'))"
+        page.clock.install()
+        page.reload()
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.headers.get("x-live", "")))
+        hide = "Object.defineProperty(document, 'hidden', {get: () => %s, configurable: true});"
+        change = "document.dispatchEvent(new Event('visibilitychange'))"
         page.evaluate(hide % "true" + change)
-        page.wait_for_timeout(5600)
+        page.clock.run_for(60_000)
         assert "1" not in asked
         with page.expect_response(lambda answer: answer.request.headers.get("x-live") == "1"):
             page.evaluate(hide % "false" + change)
