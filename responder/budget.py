@@ -51,8 +51,11 @@ class BudgetBook:
     def give_back(self, direction: Direction, taken_at: datetime) -> None:
         """An action that was taken did not happen."""
         with self._lock:
-            if taken_at in self._taken[direction]:
-                self._taken[direction].remove(taken_at)
+            taken = self._taken[direction]
+            # A look that had begun a moment earlier may have set its time back to its own.
+            taken_at = max((at for at in taken if at <= taken_at), default=taken_at)
+            if taken_at in taken:
+                taken.remove(taken_at)
 
     def wait(self, key: str, direction: Direction, since: datetime) -> None:
         """Queue for a direction."""

@@ -84,3 +84,21 @@ def test_a_clock_set_back_does_not_lock_the_budget():
     assert made.take("a", DOWN, at(3600))
     assert made.offer("b", at(0)).down == 0
     assert made.offer("b", at(61)).down == 1
+
+
+def test_a_look_that_began_earlier_does_not_keep_an_action_from_coming_back():
+    """Looks run side by side, each with its own time: what one takes and gives back, another has counted between."""
+    made = book(1)
+    assert made.take("a", DOWN, at(10.5))
+    assert made.offer("b", at(10.4)).down == 0
+    made.give_back(DOWN, at(10.5))
+    assert made.offer("b", at(11)).down == 1
+
+
+def test_giving_back_what_has_long_come_back_gives_nothing_twice():
+    """A write that hung for longer than the period and was refused then."""
+    made = book(1)
+    assert made.take("a", DOWN, at(0))
+    assert made.take("b", DOWN, at(70))
+    made.give_back(DOWN, at(0))
+    assert not made.take("c", DOWN, at(71))
