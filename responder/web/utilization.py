@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 import urllib3
 
+from responder.http_body import TooLarge, read_body
 from responder.model import TargetRef
 
 QUERY = 'namespace_workload:gpu_utilization_ratio:avg{{namespace="{namespace}",workload="{name}"}}'
@@ -67,19 +68,20 @@ def _ask(url: str, target: TargetRef, hours: int, now: datetime) -> Series:
     headers = {"Accept": "application/json"}
     if auth := urlsplit(url).netloc.rpartition("@")[0]:
         headers |= urllib3.make_headers(basic_auth=auth)
+    until = time.monotonic() + _SECONDS
     try:
-        answer = _pool.request(
+        answer: Any = _pool.request(
             "GET", f"{url.rstrip('/')}/api/v1/query_range", fields=fields, headers=headers, redirect=False,
             timeout=urllib3.Timeout(total=_SECONDS), preload_content=False,
         )  # fmt: skip
         try:
-            body = msgspec.json.decode(answer.read(_LARGEST))
+            body = msgspec.json.decode(read_body(answer, _LARGEST, until))
         finally:
             answer.release_conn()
         return Series(_points(body, step))
-    except (urllib3.exceptions.HTTPError, OSError):
+    except (urllib3.exceptions.HTTPError, OSError):  # a TimeoutError too
         return Series(error="Prometheus cannot be reached")
-    except (msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError):
+    except (TooLarge, msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError):
         return Series(error="Prometheus does not answer this")
 
 

@@ -3,7 +3,7 @@
 (() => {
   const EVERY = 5000, LONGEST = 60000;
   const live = document.getElementById("live");
-  let tag = "", failures = 0, timer = 0, asking = null, last = Date.now();
+  let tag = "", failures = 0, timer = 0, asking = null, last = Date.now(), drawn = last;
 
   // Make `old` like `fresh` and keep what is the same: focus, selection, hover and scrolling stay where they are.
   function morph(old, fresh) {
@@ -61,8 +61,6 @@
     if (told.length) document.getElementById("news").textContent = told.slice(0, 3).join(", ") + (told.length > 3 ? ` and ${told.length - 3} more` : "");
     document.title = document.title.replace(/^\(!\) /, "");
     if (alarms) document.title = `(!) ${document.title}`;
-    const image = document.getElementById("utilization");
-    if (image && Date.now() - last > 30000) image.src = image.src.replace(/#.*$/, "") + `#${Date.now()}`;
   }
 
   async function ask() {
@@ -126,6 +124,11 @@
       const said = "left" in time.dataset ? (apart > 0 ? `${short(apart)} left` : "ended")
         : Math.abs(apart) < 1 ? "(now)" : apart > 0 ? `(in ${short(apart)})` : `(${short(apart)} ago)`;
       if (place.textContent !== said) place.textContent = said;
+    }
+    const image = document.getElementById("utilization");
+    if (image && !failures && now - drawn > LONGEST) {
+      drawn = now;
+      image.src = `${image.src.replace(/&at=.*$/, "")}&at=${now}`;
     }
     const age = Math.round((now - last) / 1000);
     if (failures) {
