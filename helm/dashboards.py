@@ -147,8 +147,8 @@ FLEET = [
                 "XID errors",
                 [
                     (
-                        f"sum by (cluster, node, gpu, class) (gpu_xid:new_errors:class{{{GPU}}})",
-                        "{{node}} GPU {{gpu}} {{class}}",
+                        f"sum by (cluster, node, gpu, xid, xid_class) (gpu_xid:new_errors:class{{{GPU}}})",
+                        "{{node}} GPU {{gpu}}: XID {{xid}}, {{xid_class}}",
                     ),
                 ],
                 step_line=True,

@@ -16,6 +16,9 @@ from dashboards import DASHBOARDS, dashboard
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "gpu-responder"
 
+# The draft that Helm 3 reads too. The policy's own schema is 2020-12, and says nothing that this one would not.
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
 TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}}
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 OPEN = {"type": "object"}
