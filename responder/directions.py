@@ -272,8 +272,10 @@ def _budgeted(look: Look, way: Direction) -> Decision | None:
     left, until = (budget.up, budget.up_until) if up else (budget.down, budget.down_until)
     if left is None or left > 0 or (until is not None and look.now >= until):
         return None
-    more = "" if until is None else f" until {moment(until, look.now)}"
-    why = f"{_subject_text(look)}, but the actionBudget for scale{way} is spent{more}"
+    spent = (
+        "kept for those who have waited longer" if until is None else f"spent until {moment(until, look.now)}"
+    )
+    why = f"{_subject_text(look)}, but the actionBudget for scale{way} is {spent}"
     return look.hold("budget", Reason.BUDGET_SPENT, why)
 
 

@@ -755,6 +755,16 @@ def test_the_budget_is_waited_for() -> None:
     assert decision.look_again_at == at(44)
 
 
+def test_a_budget_that_others_wait_for_is_not_called_spent() -> None:
+    """An action is left, and goes to those who have waited longer."""
+    pol = policy(trigger("more", UP))
+    decision = look(observed(4), record("more", pol=pol), pol, budget=Budget(up=0))
+    assert decision.reason is Reason.BUDGET_SPENT
+    assert decision.message.endswith(
+        "but the actionBudget for scaleUp is kept for those who have waited longer."
+    )
+
+
 # --- 23: dry run -----------------------------------------------------------------------------------
 
 
