@@ -330,7 +330,7 @@ def _holds(chain: Chain, settings: Settings) -> Iterator[Finding]:
                         " cannot have, so that it holds nothing."
                     )
                     yield error(alert.rule.file, line, "hold-label", said, f"keep {name} in the expression")
-    yield from _no_hold(chain, settings, Direction.DOWN)
+    yield from _no_hold(chain, settings)
 
 
 def _inhibitors(alert: Alert) -> Iterator[Finding]:
@@ -342,13 +342,14 @@ def _inhibitors(alert: Alert) -> Iterator[Finding]:
     yield warning(alert.rule.file, alert.rule.line, "no-hold", said, "add a hold whose matchers take it")
 
 
-def _no_hold(chain: Chain, settings: Settings, direction: Direction) -> Iterator[Finding]:
+def _no_hold(chain: Chain, settings: Settings) -> Iterator[Finding]:
+    """Scale-down that nothing ever forbids. (Of scale-up, the alerts that ask to hold it are checked.)"""
     scaling = [
         policy
         for policy in settings.policies
-        if any(trigger.scale.direction is direction for trigger in policy.triggers)
+        if any(trigger.scale.direction is Direction.DOWN for trigger in policy.triggers)
     ]
-    if scaling and not any(hold.forbid is direction for hold in settings.holds):
+    if scaling and all(hold.forbid is not Direction.DOWN for hold in settings.holds):
         at = places.of_policy(chain.sources, scaling[0])
         said = (
             f"Policy {scaling[0].name} scales down, and no hold forbids that while telemetry is missing or hardware"

@@ -1,7 +1,9 @@
 """`gpu-responder check` as people and scripts call it."""
 
+import ast
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +263,25 @@ def test_files_that_are_none_are_no_traceback(text: str, tmp_path: Path) -> None
     """Empty, binary, broken, circular: at most a finding each."""
     (tmp_path / "x.yaml").write_text(text)
     assert check(str(tmp_path)).exit_code in (0, 1)
+
+
+def test_every_kind_of_finding_is_explained() -> None:
+    """Each code that the source can give stands in docs/check.md or docs/doctor.md, and those stand in the source."""
+    told = "".join((ROOT / "docs" / name).read_text() for name in ("check.md", "doctor.md"))
+    explained = {
+        code
+        for row in re.findall(r"^\| (`[^|]*) \|", told, re.MULTILINE)
+        for code in re.findall(r"`([a-z-]+)`", row)
+    }
+    source = "".join(path.read_text() for path in (ROOT / "responder" / "check").rglob("*.py"))
+    tree = ast.parse(source.replace("from __future__", "from future"))
+    given = {
+        argument.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if call.func.id in {"error", "warning", "note", "found", "Finding", "_nothing", "_of_message"}
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and re.fullmatch(r"[a-z]+(-[a-z]+)*", str(argument.value))
+    }
+    assert given - explained == set()
+    assert {code for code in explained if not re.search(rf'"{code}"', source)} == set()

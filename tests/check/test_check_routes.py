@@ -74,7 +74,7 @@ LABEL = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10_000), partly=st.fixed_dictionaries(dict.fromkeys(NAMES, LABEL)), data=st.data())
 def test_what_is_said_of_partly_known_alerts_holds_for_each_of_them(
     seed: int, partly: dict[str, Label], data: st.DataObject
@@ -91,7 +91,7 @@ def test_what_is_said_of_partly_known_alerts_holds_for_each_of_them(
     assert {each.route.receiver for each in said if each.certain} <= concrete
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     op=st.sampled_from(["=", "!=", "=~", "!~"]),
     value=st.sampled_from([*VALUES, *PATTERNS]),

@@ -96,7 +96,7 @@ def _values(server: Server, chain: Chain) -> Iterator[Finding]:
         age = _age(server, name)
         if age is None:
             said = f"{name}, by which trigger {trigger} is sized, has no series."
-            yield warning(server.place, 0, "value-missing", said, "scrape the servers that give it")
+            yield warning(server.place, 0, "value-unseen", said, "scrape the servers that give it")
             continue
         if age > _STALE_SECONDS:
             said = f"The newest sample of {name}, by which trigger {trigger} is sized, is {age:.0f} s old."
