@@ -105,7 +105,9 @@ def utilization(series: Series, labels: Sequence[str], start: datetime, now: dat
         {"label": text.rjust(widest, "\u2007"), "value": value}
         for text, value in (("0 %", 0), ("50 %", 0.5), ("100 %", 1))
     ]
-    chart.add("utilization", list(series.points) or [(start, None)], show_dots=False, allow_interruptions=True)
+    chart.add(
+        "utilization", list(series.points) or [(start, None)], show_dots=False, allow_interruptions=True
+    )
     root = _tidied(chart)
     ET.SubElement(root, f"{{{_SVG}}}style").text = _STYLE
     if not series.points:
