@@ -45,6 +45,7 @@ def main() -> int:
         rows += measure(gpus, given.seconds)
     machine = {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
     at = datetime.now(UTC)
+    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"overhead-{at:%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps({"at": at.isoformat(), "machine": machine, "rows": rows}, indent=2) + "\n")
     print("| GPUs | every | series | samples/s | Prometheus, cores | memory | bytes/sample |")
