@@ -257,11 +257,11 @@ def _behavior(chain: Chain, policy: Policy) -> Iterator[Finding]:
     ):
         triggers = [trigger for trigger in policy.triggers if trigger.scale.direction is direction]
         if triggers:
-            yield from _never(chain, policy, direction, key, rules, triggers)
+            yield from _never(chain, policy, key, rules, triggers)
 
 
 def _never(
-    chain: Chain, policy: Policy, direction: Direction, key: str, rules: Rules, triggers: list[Trigger]
+    chain: Chain, policy: Policy, key: str, rules: Rules, triggers: list[Trigger]
 ) -> Iterator[Finding]:
     names = ", ".join(trigger.name for trigger in triggers)
     at = places.of_policy(chain.sources, policy, "behavior", key)
@@ -278,12 +278,6 @@ def _never(
             f" an alert is remembered, so that trigger {names} hardly ever acts."
         )
         yield warning(place.file, place.line, "never-acts", said, "shorten stabilizationWindowSeconds")
-    settings = chain.settings
-    budget = settings.budgets.get(direction) if settings else None
-    if budget is not None and budget.max_actions == 0:
-        place = places.top(chain.sources, "actionBudget", key)
-        said = f"actionBudget.{key} allows no action at all, so that trigger {names} can never act."
-        yield warning(place.file, place.line, "never-acts", said, "raise maxActions")
     for trigger in triggers:
         yield from _own_bounds(chain, policy, trigger)
 

@@ -27,6 +27,7 @@ class Canned:
     answers: dict[str, Answer]
     ahead: float = 0.0
     posted: list[tuple[str, Any]] = field(default_factory=list)
+    authorizations: list[str] = field(default_factory=list)
     url: str = ""
 
 
@@ -47,6 +48,8 @@ def served(canned: Canned) -> Iterator[Canned]:
 
         def answer(self, body: Any) -> None:
             parts = urlsplit(self.path)
+            if "Authorization" in self.headers:
+                canned.authorizations.append(self.headers["Authorization"])
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
             found = canned.answers.get(parts.path, 404)
             found = found(query, body) if callable(found) else found

@@ -23,6 +23,7 @@ from tests.check.doctor_world import (
     vector,
 )
 
+ROOT = SOUND.parents[3]
 FILES = ("--policy", str(SOUND / "policies.yaml"), "--rules", str(SOUND / "rules.yaml"))
 
 
@@ -322,3 +323,55 @@ def test_wrong_usage_is_exit_status_2(args: list[str]) -> None:
     result = CliRunner().invoke(cli, ["doctor", *args])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+# --- With the shipped policy, which is sized by a query ------------------------------------------------
+
+DEMAND = "namespace_workload:llm_requests_inflight:sum"
+
+
+@pytest.mark.parametrize(
+    ("special", "expected"),
+    [
+        ({}, []),
+        ({f"timestamp({DEMAND})": vector()}, ["value-unseen"]),
+        ({f"timestamp({DEMAND})": vector(({}, 300))}, ["series-stale"]),
+        ({f'{DEMAND}{{workload=""}}': vector(({}, 2))}, ["series-unlabelled"]),
+    ],
+    ids=["there", "not there", "stale", "without the label that the query asks by"],
+)
+def test_what_policies_size_by(special: dict[str, Any], expected: list[str]) -> None:
+    """The demand series must be there, fresh, and have the labels by which the policy asks for it."""
+    made = prometheus(query=queries(special), rules=404)
+    with served(made):
+        result = CliRunner().invoke(
+            cli,
+            ["doctor", "-o", "json", "--prometheus-url", made.url, "--policy", str(ROOT / "examples/policies.yaml"),
+             "--rules", str(ROOT / "rules")],
+        )  # fmt: skip
+    assert [code for code in codes(json.loads(result.stdout)) if code != "rules-unknown"] == expected
+
+
+def test_people_read_findings_hops_and_what_was_looked_at() -> None:
+    """Without -o json: sentences, the hops of the test alert, and a last line."""
+    ours = service()
+    made = alertmanager(ours)
+    with served(ours), served(made):
+        args = ["doctor", "--alertmanager-url", made.url, "--url", ours.url, "--send-test"]
+        result = CliRunner().invoke(cli, args)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Test alert:"
+    assert lines[-1] == f"Alertmanager {made.url}, gpu-responder {ours.url}: nothing found"
+
+
+def test_a_password_in_a_url_is_sent_and_not_shown() -> None:
+    """`user:password@` becomes basic authentication, and no line of the output has it."""
+    made = Canned({"/api/v1/query": 401})
+    with served(made):
+        result = CliRunner().invoke(
+            cli, ["doctor", "--prometheus-url", made.url.replace("http://", "http://ana:hush@")]
+        )
+    assert result.exit_code == 1
+    assert "hush" not in result.output
+    assert made.authorizations == ["Basic YW5hOmh1c2g="]
