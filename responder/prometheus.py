@@ -38,7 +38,7 @@ class _Answer(msgspec.Struct, rename="camel"):
     warnings: list[str] | None = None
 
 
-class _NoValue(Exception):  # noqa: N818
+class _NoValue(Exception):
     """Why there is no value, in words that follow the server's name."""
 
 
