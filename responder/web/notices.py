@@ -29,7 +29,7 @@ def notices(rows: Iterable[Row], overrides: Sequence[Override], now: datetime) -
     own = services()
     settings = own.source.current
     found = [
-        *_unreached(now),
+        *unreached(now),
         *([Notice("alarm", "Store", not_ready)] if (not_ready := _not_ready()) else []),
     ]
     if own.source.error:
@@ -73,7 +73,8 @@ def _not_ready() -> str:
         return str(error)
 
 
-def _unreached(now: datetime) -> list[Notice]:
+def unreached(now: datetime) -> list[Notice]:
+    """What the acting process cannot reach, or that nobody acts. Raises StoreUnavailable."""
     own = services()
     said = own.store.statuses().get(reach.STATUS)
     since = max(said.at, own.started_at) if said is not None else own.started_at

@@ -15,6 +15,7 @@ from responder.web.chain import chain_of
 from responder.web.finding import not_known, spelt
 from responder.web.intake import TEST_STATUS
 from responder.web.known import keys, may_see, meant
+from responder.web.notices import unreached
 from responder.web.queries import limit, moment, number, switch
 from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
 
@@ -103,7 +104,8 @@ def _record(text: str) -> Record:
 def _problems(records: Iterable[Record]) -> list[str]:
     """What a person on call should know before reading on."""
     own = services()
-    found = [problem for problem in (own.source.error, own.access.error) if problem]
+    found = [f"{notice.title}: {notice.text}" for notice in unreached(datetime.now(UTC))]
+    found += [problem for problem in (own.source.error, own.access.error) if problem]
     unreachable = [
         record.failure
         for record in records

@@ -121,6 +121,15 @@ class TestTargets:
         ]
         assert body["targets"][0]["state"] == "failing"
 
+    def test_say_what_the_acting_process_cannot_reach(self, people: Api) -> None:
+        """Web processes ask nobody themselves: the one that acts leaves word in the store."""
+        people.store.put_status("actor", {"kubernetes": "the API server refuses connections."})
+        assert people.get("/api/v1/targets").json["problems"] == [
+            "Kubernetes: The API server refuses connections."
+        ]
+        people.store.put_status("actor", {})
+        assert people.get("/api/v1/targets").json["problems"] == []
+
     def test_links_are_http_only(self, people: Api) -> None:
         """What comes from outside becomes no script."""
         people.know(VLLM)
