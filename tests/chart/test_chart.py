@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from responder import config
-from responder.serve import serve
+from responder.kube.rights import rights_needed
+from responder.serve import Options, serve
 from responder.web.auth import Role, read_token_hashes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -165,21 +166,54 @@ def test_rights_are_least(name: str):
             assert made == {("", "nodes"): {"patch"}}
         else:
             assert role["metadata"]["namespace"] == NAMESPACE
-            own = {key: verbs for key, verbs in made.items() if key not in STORE}
-            assert all(verbs == STORE[key] for key, verbs in made.items() if key in STORE)
-            # For the test, on its own Deployment.
-            assert own in ({}, {("apps", "deployments/scale"): {"update"}})
-            for rule in role["rules"]:
-                if "deployments/scale" in rule["resources"] or "deployments" in rule["resources"]:
-                    assert rule["resourceNames"] == ["gpu-responder"]
+            assert made == STORE
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_rights_suffice(name: str, tmp_path: Path):
+    """The Roles grant each right that the service itself says it needs for this policy and store."""
+    found = objects(name)
+    path = tmp_path / "policies.yaml"
+    path.write_text(one(found, "ConfigMap", "gpu-responder-policy")["data"]["policies.yaml"])
+    store = "sqlite:x" if name == "sqlite" else f"kubernetes:{NAMESPACE}"
+    keda, events = (name != "minimal",) * 2
+    granted = {
+        (verb, group, resource, each["metadata"].get("namespace", ""))
+        for each in found
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = rights_needed(config.load(str(path)), Options(policy=str(path), store=store), keda=keda)
+    assert needed
+    for right in needed:
+        resource = "/".join(filter(None, (right.resource, right.subresource)))
+        where = {right.namespace, ""}
+        if resource == "events" and not events:
+            continue
+        assert any((right.verb, right.group, resource, namespace) in granted for namespace in where), str(
+            right
+        )
+
+
+def test_no_alert_can_scale_the_responder_itself():
+    """Where its namespace is no target, the first policy takes all alerts of it, and that one never writes."""
+    policy = policy_of(objects("sqlite"))["policies"][0]
+    assert policy["matchers"] == [f'namespace="{NAMESPACE}"']
+    assert policy["dryRun"] is True
+    assert policy["scaleTargetRef"]["name"] == "gpu-responder"
 
 
 def test_rights_are_where_targets_are():
-    """By default each target namespace has a Role, and no other has; nothing is cluster-wide."""
+    """Each target namespace has a Role, and its own for the test, and no other; nothing is cluster-wide."""
     found = objects("sqlite")
     targets = [each for each in found if each["metadata"]["name"] == "gpu-responder-targets"]
     assert {(each["kind"], each["metadata"]["namespace"]) for each in targets} == {
-        (kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("inference", "team-a")
+        (kind, namespace)
+        for kind in ("Role", "RoleBinding")
+        for namespace in ("inference", "team-a", NAMESPACE)
     }
     assert not [each for each in found if each["kind"].startswith("Cluster")]
     for each in targets:
@@ -429,6 +463,17 @@ def test_alertmanager_config_is_the_shipped_one():
         "key": "alertmanager",
     }
     assert one(found, "AlertmanagerConfig")["spec"] == shipped["spec"]
+
+
+def test_the_chain_that_the_chart_makes_is_whole(tmp_path: Path):
+    """`gpu-responder check` has no error and no warning for rules, routes and policy as they come from the chart."""
+    path = tmp_path / "rendered.yaml"
+    path.write_text("\n---\n".join(yaml.safe_dump(each) for each in objects("everything")))
+    done = subprocess.run(
+        [sys.executable, "-m", "responder", "check", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"LLMQueueBacklog .* inference/backlog ", done.stdout)
 
 
 # --- Wrong and hostile values -----------------------------------------------------------------------------

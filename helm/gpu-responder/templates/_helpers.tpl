@@ -53,9 +53,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- printf "%s://%s.%s.svc:%v" (include "gpu-responder.scheme" .) (include "gpu-responder.fullname" .) .Release.Namespace .Values.service.port }}
 {{- end }}
 
-{{- /* The namespaces that get a Role, as a JSON list. */}}
+{{- /* The namespaces that get a Role, as a JSON list: with the test, its own too. */}}
 {{- define "gpu-responder.namespaces" -}}
-{{- .Values.targetNamespaces | default (list .Release.Namespace) | toJson }}
+{{- $named := .Values.targetNamespaces | default (list .Release.Namespace) }}
+{{- if include "gpu-responder.testable" . }}{{ $named = append $named .Release.Namespace | uniq }}{{ end }}
+{{- $named | toJson }}
 {{- end }}
 
 {{- /* Name and key of a Secret with a token, as JSON; both empty when nobody has it. */}}
@@ -85,7 +87,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $allowed := include "gpu-responder.namespaces" . | fromJsonArray }}
 {{- $policy := deepCopy .Values.policy }}
 {{- if include "gpu-responder.testable" . }}
-{{- $allowed = append $allowed .Release.Namespace | uniq }}
 {{- $test := tpl (.Files.Get "files/test-policy.yaml") . | fromYaml }}
 {{- $_ := set $policy "policies" (prepend $policy.policies $test) }}
 {{- end }}
