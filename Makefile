@@ -51,7 +51,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory apt PACKAGES=python3-venv
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
+	@told=$$($(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]' 2>&1) \
+	|| { echo "$$told"; exit 1; }
 	@touch $@
 
 # Debian's packages are installed only when the program is not there already, and start no service.

@@ -185,6 +185,7 @@ def _start_load(demo: Demo) -> None:
 
 def _scaled_policy(directory: Path, speed: float) -> tuple[Path, tuple[int, int]]:
     source = shipped("examples", "policies.yaml")
+    config.load(source)  # A fault is told of the file that a person can mend.
     document = yaml.safe_load(source.read_text(encoding="utf-8"))
     path = settings.write_yaml(directory / "policies.yaml", config.scale_durations(document, speed))
     policies = config.load(path).policies

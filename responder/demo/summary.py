@@ -92,10 +92,10 @@ def problems(facts: Facts, started_at_replicas: int) -> tuple[str, ...]:
 def lines(facts: Facts, found: Sequence[str]) -> tuple[str, ...]:
     """The summary, for a person."""
 
-    def latency(value: float | None) -> str:
+    def latency(value: float | None, note: str = "") -> str:
         if value is None:
             return "none"
-        return f"{value * 1000:.0f} ms ({value * facts.speed:.0f} s of simulated time)"
+        return f"{value * 1000:.0f} ms ({value * facts.speed:.0f} s of simulated time){note}"
 
     told = [
         f"{facts.minutes:.0f} simulated minutes at {facts.speed:g}x",
@@ -107,7 +107,7 @@ def lines(facts: Facts, found: Sequence[str]) -> tuple[str, ...]:
         f"above saturation     {facts.minutes_saturated:.1f} simulated minutes",
         f"alert to scale-up    p50 {latency(percentile(facts.latencies, 0.5))}",
         f"                     p99 {latency(percentile(facts.latencies, 0.99))}",
-        f"alert to scale-down  p50 {latency(percentile(facts.latencies_down, 0.5))}, window and cooldown included",
+        f"alert to scale-down  p50 {latency(percentile(facts.latencies_down, 0.5), ', window and cooldown included')}",
         f"deliveries           {facts.deliveries_taken} taken of {facts.deliveries_sent} sent",
         f"rule evaluations     {facts.evaluations_missed} missed, {facts.evaluation_failures} failed",
     ]
