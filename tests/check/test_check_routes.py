@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from responder import matchers
 from responder.check import labels, located, routes
 from responder.check.labels import ABSENT, ANYTHING, Label, Labels, Truth
 from responder.matchers import Matcher
@@ -164,3 +165,21 @@ def test_an_absent_label_is_the_empty_string() -> None:
     assert labels.truth((Matcher("x", "=", ""), Matcher("y", "!=", "a")), closed) is Truth.YES
     assert labels.truth((Matcher("x", "=~", ".+"),), closed) is Truth.NO
     assert labels.truth((Matcher("x", "=~", ".+"),), Labels(open=True)) is Truth.MAYBE
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer"),
+    [
+        ('x=~"a.+"', 'x!=""', Truth.YES),
+        ('x=~"a.+"', 'x="b"', Truth.NO),
+        ('x=~"a.+"', 'x=~"b|c"', Truth.NO),
+        ('x=~"a.+"', 'x=~"ab|c"', Truth.MAYBE),
+        ('x=~"a.+"', 'x=~"a.+"', Truth.YES),
+        ('x=~"a|b"', 'x=~"b|a|c"', Truth.YES),
+        ('x!="a"', 'x="a"', Truth.NO),
+    ],
+)
+def test_what_one_matcher_says_of_another(first: str, second: str, answer: Truth) -> None:
+    """What is known of a label by one matcher decides others as far as it can."""
+    known = labels.assume(Labels(open=True), (matchers.parse(first),))
+    assert labels.truth((matchers.parse(second),), known) is answer

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from responder.check.doctor import clocks
+from responder.check.doctor.servers import ClockReading
 from responder.cli import cli
 from responder.policy import TEST_LABEL
 from tests.check.doctor_world import (
@@ -375,3 +377,19 @@ def test_a_password_in_a_url_is_sent_and_not_shown() -> None:
     assert result.exit_code == 1
     assert "hush" not in result.output
     assert made.authorizations == ["Basic YW5hOmh1c2g="]
+
+
+@pytest.mark.parametrize(
+    ("readings", "found"),
+    [
+        ([("a", 2.4, 0.5)], 0),
+        ([("a", 2.6, 0.5)], 1),
+        ([("a", -2.6, 0.5)], 1),
+        ([("a", 1.6, 0.2), ("b", -1.6, 0.2)], 1),
+        ([("a", 1.6, 0.7), ("b", -1.6, 0.7)], 0),
+    ],
+    ids=["perhaps", "surely ahead", "surely behind", "apart from one another", "perhaps apart"],
+)
+def test_only_what_is_surely_off_counts_as_skew(readings: list[tuple[str, float, float]], found: int) -> None:
+    """Beyond 2 s even in the best case: a Date header has whole seconds, and the way there takes time."""
+    assert len(list(clocks.check(ClockReading(*each) for each in readings))) == found
