@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from responder.model import Reason
 from responder.web.answers import answer
 from responder.web.app import needs
 from responder.web.auth import Role
@@ -107,7 +108,7 @@ OPERATIONS = (
             query("namespace", TEXT, "Exactly."),
             query("kind", TEXT, "Exactly."),
             query("name", TEXT, "Exactly."),
-            query("reason", TEXT, "Exactly."),
+            query("reason", {"type": "string", "enum": ["", *(each.value for each in Reason)]}, "Exactly."),
             query("id", {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The one of this number."),
             query("since", TIME, "Not before."),
             query("id", {"type": "integer", "minimum": 0, "maximum": 10**17}, "The one of this id."),

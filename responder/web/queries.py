@@ -1,10 +1,12 @@
 """Parameters of a request's query, read strictly. All raise BadRequest."""
 
 from datetime import datetime
+from difflib import get_close_matches
 
 from flask import request
 
 from responder.matchers import Matcher, parse
+from responder.model import Reason
 from responder.web.bodies import parse_moment
 from responder.web.problems import BadRequest
 
@@ -17,6 +19,16 @@ def limit(default: int = 100) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
         raise BadRequest(f"limit: {text[:40]!r} is no whole number from 1 to {MAX_LIMIT}")
     return int(text)
+
+
+def reason(key: str) -> str:
+    """A Reason, spelt as it is; "" if it is not given. An unknown one would find nothing and say nothing."""
+    text = request.args.get(key, "")
+    if text and text not in {each.value for each in Reason}:
+        near = get_close_matches(text, [each.value for each in Reason], n=1)
+        hint = f"; did you mean {near[0]}?" if near else "; docs/how-it-decides.md lists them"
+        raise BadRequest(f"{key}: {text[:40]!r} is no reason{hint}")
+    return text
 
 
 def number(key: str) -> int | None:

@@ -16,7 +16,7 @@ from responder.web.finding import not_known, spelt
 from responder.web.intake import TEST_STATUS
 from responder.web.known import keys, may_see, meant
 from responder.web.notices import unreached
-from responder.web.queries import limit, moment, number, switch
+from responder.web.queries import limit, moment, number, reason, switch
 from responder.web.views import decision_view, moment_view, stamp, state_of, target_view
 
 read = Blueprint("read", __name__, url_prefix="/api/v1")
@@ -82,7 +82,7 @@ def decisions() -> Response:
         namespace=wanted.get("namespace", ""),
         kind=spelt(wanted.get("kind", "")),
         name=wanted.get("name", ""),
-        reason=wanted.get("reason", ""),
+        reason=reason("reason"),
         since=moment("since"),
         limit=limit(),
         id=number("id"),

@@ -291,6 +291,8 @@ class TestDecisions:
             ("limit=0", "limit: '0' is no whole number from 1 to 10000"),
             ("limit=x", "limit: 'x' is no whole number"),
             ("id=x", "id: 'x' is no whole number"),
+            ("reason=Pause", "reason: 'Pause' is no reason; did you mean Paused?"),
+            ("reason=x", "reason: 'x' is no reason; docs/how-it-decides.md lists them"),
             ("since=yesterday", "since: 'yesterday' is no time"),
             ("since=2026-01-01T00:00:00", "has no time zone"),
             ("inputs=1", "inputs: '1' is neither true nor false"),
