@@ -3,6 +3,7 @@
 import base64
 import copy
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -52,6 +53,26 @@ def test_generated_files_are_as_their_sources_say():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def undescribed(schema: Object, path: str = "") -> list[str]:
+    """Keys without a description, and mappings that take keys which nobody has described."""
+    found = []
+    for key, value in schema.get("properties", {}).items():
+        where = f"{path}.{key}"
+        if "description" not in value and "$ref" not in value:
+            found.append(where)
+        if "properties" in value and value.get("additionalProperties") is not False:
+            found.append(f"{where} is open")
+        found += undescribed(value, where) + undescribed(value.get("items", {}), f"{where}[]")
+    return found
+
+
+def test_every_value_is_described_and_none_is_unknown():
+    """The schema is closed, and says of each key what it is for."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["additionalProperties"] is False
+    assert undescribed(schema) == []
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -399,6 +420,15 @@ def rule(pack: dict[str, Object], name: str) -> Object:
     return found
 
 
+def test_the_test_passes_the_network_policy():
+    """Whoever else may connect, the test's pod may, by labels that it bears."""
+    found = objects("everything")
+    pod = one(found, "Pod")["metadata"]["labels"]
+    peers = one(found, "NetworkPolicy")["spec"]["ingress"][0]["from"]
+    allowed = [peer["podSelector"]["matchLabels"] for peer in peers if "podSelector" in peer]
+    assert [labels for labels in allowed if labels.items() <= pod.items()]
+
+
 def test_rules_are_the_pack():
     """Untouched, the chart's rules are rules/ to the letter."""
     pack = packed({})
@@ -527,6 +557,10 @@ WRONG = {
         "additional properties 'Watchdog' not allowed",
     ),
     "an Ingress in clear": ({"ingress": {"enabled": True, "hosts": ["x"]}}, "tokens would pass in clear"),
+    "egress that keeps it from Prometheus": (
+        {"networkPolicy": {"enabled": True}, "prometheusUrls": ["http://prometheus:9090"]},
+        "networkPolicy.egress.to: Prometheus and Alertmanager could not be asked",
+    ),
     "a digest that is none": ({"image": {"digest": "latest"}}, '"latest" is no digest'),
     "a route to nowhere": ({"httpRoute": {"enabled": True}}, "name the Gateway"),
     "dryRun as text": ({"dryRun": "true"}, "got string, want boolean"),
