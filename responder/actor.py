@@ -13,20 +13,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from responder import alerts
-from responder.budget import BudgetBook
-from responder.cordons import Cordons, Nodes
+from responder.acting.budget import BudgetBook
+from responder.acting.cordons import Cordons, Nodes
+from responder.acting.healing import Alertmanager, Healer
+from responder.acting.inbox import Inbox, Lookup
+from responder.acting.lease import TTL, Lease
+from responder.acting.pool import Pool
+from responder.acting.schedule import Schedule
 from responder.errors import Conflict, StoreUnavailable
-from responder.healing import Alertmanager, Healer
-from responder.inbox import Inbox, Lookup
-from responder.lease import TTL, Lease
 from responder.matchers import all_match, parse
 from responder.model import Commit, Delivery, Direction, Override, OverrideKind, Reason, Record, Silence, Span
 from responder.nodes import keeps
 from responder.observe import Cluster, Values
 from responder.policy import Settings
-from responder.pool import Pool
 from responder.reconcile import Look, Observer, Reconciler
-from responder.schedule import Schedule
 
 THREADS = 16
 GRACE_SECONDS = 15.0

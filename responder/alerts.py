@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from responder import episodes as episodes_of
-from responder.heal import gathered, heal, heal_span, unheard
-from responder.holds import holds_on, safe_mode
+from responder.alerting import episodes as episodes_of
+from responder.alerting.heal import gathered, heal, heal_span, unheard
+from responder.alerting.spans import Condition, changes_at, condition, heard
+from responder.deciding.holds import holds_on, safe_mode
 from responder.ledger import with_steps_of
 from responder.model import Episode, Notification, Record, Span
 from responder.policy import Settings, Timing
-from responder.spans import Condition, changes_at, condition, heard
 
 __all__ = [
     "Condition",

@@ -6,16 +6,16 @@ Each rule is handed the number so far. It passes it on, shortens it, or ends the
 from dataclasses import replace
 from datetime import datetime
 
-from responder.asks import Asks, asks_of
-from responder.case import Case, case_of
-from responder.claims import claims_of
-from responder.directions import down, nothing, up
-from responder.look import Look
+from responder.alerting.spans import Condition, condition
+from responder.deciding.asks import Asks, asks_of
+from responder.deciding.case import Case, case_of
+from responder.deciding.claims import claims_of
+from responder.deciding.directions import down, nothing, up
+from responder.deciding.look import Look
+from responder.deciding.standdown import owned, pin_ended, reverted, switched_off, told
+from responder.deciding.wake import look_again_at
 from responder.model import Decision, Observed, Record, Span
 from responder.policy import Policy, Trigger
-from responder.spans import Condition, condition
-from responder.standdown import owned, pin_ended, reverted, switched_off, told
-from responder.wake import look_again_at
 
 _BEFORE_TRIGGERS = (owned, reverted, told, pin_ended, switched_off)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from responder.claims import name_of
+from responder.alerting.spans import Condition, condition
+from responder.deciding.claims import name_of
+from responder.deciding.words import count, moment, number, seconds
 from responder.matchers import all_match, parse
 from responder.model import Override, OverrideKind, Reason, Silence, Span
 from responder.policy import NodeTrigger, Policy, Settings, node_trigger_of, ours, policy_of
-from responder.spans import Condition, condition
-from responder.words import count, moment, number, seconds
 
 NODE_LABEL = "node"
 

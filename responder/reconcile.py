@@ -13,6 +13,7 @@ from typing import Protocol
 
 from responder import alerts, ledger, settle, verdicts
 from responder.decide import decide
+from responder.deciding.overrides import annotated
 from responder.errors import Conflict, PermanentError, ResponderError, TransientError
 from responder.failures import bars_writing, failed_again, waits
 from responder.model import (
@@ -32,7 +33,6 @@ from responder.model import (
     Workload,
 )
 from responder.observe import Cluster, People, Values, Will, observe, will
-from responder.overrides import annotated
 from responder.policy import Policy, Settings, allowed, governing
 from responder.settle import Settled
 

@@ -181,11 +181,11 @@ def blueprints() -> "Sequence[Blueprint]":
 def make_actor(options: Options, store: Store, source: SettingsSource, started_at: datetime) -> Actor:
     """The actor and the clients it works with. Web processes never import these."""
     from responder import actor, observer  # noqa: PLC0415
+    from responder.acting.lookup import PodLookup  # noqa: PLC0415
+    from responder.acting.reach import Reporting, raising  # noqa: PLC0415
     from responder.alertmanager import AlertmanagerClient  # noqa: PLC0415
     from responder.kube import KubeCluster  # noqa: PLC0415
-    from responder.lookup import PodLookup  # noqa: PLC0415
     from responder.prometheus import PrometheusValues  # noqa: PLC0415
-    from responder.reach import Reporting, raising  # noqa: PLC0415
     from responder.store.holder import this_process  # noqa: PLC0415
 
     cluster = KubeCluster(options.kubeconfig, on_call=observer.called)

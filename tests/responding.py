@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from responder import alerts
-from responder.budget import BudgetBook
+from responder.acting.budget import BudgetBook
 from responder.matchers import parse
 from responder.model import (
     Commit,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from responder import inbox
+from responder.acting import inbox
 from responder.actor import Actor
 from responder.errors import PermanentError, TransientError
 from responder.matchers import parse
@@ -220,7 +220,7 @@ def test_a_hung_call_holds_up_no_other_target():
 
 def test_any_number_of_hung_calls_holds_up_no_other_target(monkeypatch):
     """More targets hang than there are threads: those who wait long make room, and the room is taken back."""
-    monkeypatch.setattr("responder.pool.SLOW_SECONDS", 0.05)
+    monkeypatch.setattr("responder.acting.pool.SLOW_SECONDS", 0.05)
     world = World()
     refs = many(world, 20)
     bad, good = refs[:10], refs[10:]

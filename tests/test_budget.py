@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from responder.budget import BudgetBook
+from responder.acting.budget import BudgetBook
 from responder.model import Budget, Direction
 from responder.policy import ActionBudget
 from tests.fakes import T0

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+from responder.deciding.overrides import PREFIX, Annotations
 from responder.model import Reason
-from responder.overrides import PREFIX, Annotations
 
 PAGE = (Path(__file__).parent.parent / "docs" / "how-it-decides.md").read_text()
 

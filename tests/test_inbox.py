@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from responder import inbox as inboxes
+from responder.acting import inbox as inboxes
+from responder.acting.inbox import Inbox, wants_look
 from responder.errors import Conflict, StoreUnavailable
-from responder.inbox import Inbox, wants_look
 from responder.policy import Rejection
 from tests.fakes import REF, T0, Crash, delivery, notification
 from tests.responding import DOWN, UP, World

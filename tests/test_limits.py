@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from responder.decide import decide
+from responder.deciding.limits import looks_back, net_change, rate, stabilized, waits_for_ready
 from responder.ledger import note
-from responder.limits import looks_back, net_change, rate, stabilized, waits_for_ready
 from responder.model import Decision, Direction, Reason, Record
 from responder.policy import RatePolicy, SelectPolicy
 from tests.deciding import (

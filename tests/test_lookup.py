@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from responder import lookup as lookups
+from responder.acting import lookup as lookups
+from responder.acting.lookup import PodLookup
 from responder.errors import PermanentError, TransientError
-from responder.lookup import PodLookup
 from responder.model import Reason
 from responder.policy import Rejection
 from tests.fakes import REF

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from responder import webhook
+from responder.acting.inbox import Inbox
 from responder.config import loads
-from responder.inbox import Inbox
 from responder.model import Delivery, Notification, Override, OverrideKind, Reason, Silence, Span
 from responder.nodes import Cluster, Cordon, Node, decide, keeps
 from responder.store.sqlite import SqliteStore

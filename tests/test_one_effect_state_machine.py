@@ -15,8 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from responder.acting.inbox import Inbox
 from responder.errors import Conflict, PermanentError, TransientError
-from responder.inbox import Inbox
 from responder.model import (
     Commit,
     Direction,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from responder.decide import decide
+from responder.deciding.overrides import deciding, pin_of
 from responder.model import Decision, Override, OverrideKind, Reason
-from responder.overrides import deciding, pin_of
 from tests.deciding import DOWN, UP, at, observed, override, pin, policy, record
 
 PAUSE, FREEZE, BOUNDS = OverrideKind.PAUSE, OverrideKind.FREEZE, OverrideKind.BOUNDS

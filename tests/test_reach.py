@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from responder import reach
+from responder.acting import reach
+from responder.acting.reach import STATUS, Reporting, raising
 from responder.errors import StoreUnavailable, TransientError
-from responder.reach import STATUS, Reporting, raising
 from tests.serving import until
 
 

@@ -3,7 +3,7 @@
 import threading
 from datetime import timedelta
 
-from responder.schedule import Schedule
+from responder.acting.schedule import Schedule
 from tests.fakes import T0, FakeClock
 
 

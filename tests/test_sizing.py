@@ -5,9 +5,9 @@ import math
 import pytest
 
 from responder.decide import decide, sized_triggers
+from responder.deciding.sizing import ceil, fewest, stepped
 from responder.model import Decision, Direction, Pods, Reason, ScaleType, Value
 from responder.policy import Trigger, ValueFrom
-from responder.sizing import ceil, fewest, stepped
 from tests.deciding import (
     DOWN,
     MORE,

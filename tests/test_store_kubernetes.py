@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from responder.acting.lease import Lease
 from responder.codec import encode
 from responder.errors import ConfigError, Conflict, StoreUnavailable
-from responder.lease import Lease
 from responder.model import (
     Commit,
     Delivery,

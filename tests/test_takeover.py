@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from responder.acting.inbox import Inbox
 from responder.errors import StoreUnavailable
-from responder.inbox import Inbox
 from responder.model import Commit, OverrideKind, Record, Verdict
 from responder.store.sqlite import SqliteStore
 from tests.fakes import REF, MemoryStore, delivery
@@ -56,7 +56,7 @@ def test_a_fold_that_failed_half_way_wakes_when_it_is_done_again(monkeypatch):
     """The records were kept and the deliveries not drained: the same deliveries wake the same targets."""
     world = World()
     refs = many(world, 2)
-    monkeypatch.setattr("responder.inbox.RECORDS", 1)
+    monkeypatch.setattr("responder.acting.inbox.RECORDS", 1)
     for ref in refs:
         deliver(world, alert(for_(ref)))
     real, calls = world.store.commit, []

@@ -8,9 +8,9 @@ from responder.check.chain import SCALES, Alert, Chain, Fate, in_file_order, pla
 from responder.check.expressions import matchers_of, parse, selectors
 from responder.check.findings import Finding, error, note, warning
 from responder.check.labels import assume
+from responder.deciding.words import seconds
 from responder.model import Direction, ScaleType
 from responder.policy import Policy, Rules, SelectPolicy, Settings, Trigger, allowed
-from responder.words import seconds
 
 _NUMBER = re.compile(
     r"\s*\{\{-?\s*(?:\$value|\.Value)\s*(?:\|\s*printf\s+\"[^\"]*\"\s*)?-?\}\}\s*|\s*[\d.eE+-]+\s*"

@@ -10,7 +10,7 @@ import click
 from responder.check.chain import Link
 from responder.check.findings import Finding, Severity
 from responder.client.tables import Column, clean, console, show, styled
-from responder.words import count
+from responder.deciding.words import count
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 

@@ -8,7 +8,7 @@ from responder.check.chain import SCALES, Alert, Chain, bound_root
 from responder.check.findings import Finding, error, note, warning
 from responder.check.labels import Labels, Truth, overlap, truth
 from responder.check.routes import Inhibition, Receiver, Route, Routing
-from responder.words import seconds
+from responder.deciding.words import seconds
 
 _INHIBITS = ("inhibit_scale_up", "inhibit_scale_down")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from responder.alerting.spans import Condition, condition
 from responder.matchers import Matcher, all_match, parse
 from responder.model import Silence, Span
-from responder.spans import Condition, condition
 from responder.web.answers import answer
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role

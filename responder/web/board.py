@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from responder.alerting.spans import Condition, condition
 from responder.model import Reason, Record
 from responder.policy import Settings, governing
-from responder.spans import Condition, condition
 from responder.web.views import state_of
 
 STATES = ("failing", "limited", "held", "up", "down", "pending", "steady")

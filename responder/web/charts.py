@@ -16,9 +16,9 @@ import pygal  # type: ignore[import-untyped]
 from markupsafe import Markup
 from pygal.style import Style  # type: ignore[import-untyped]
 
+from responder.alerting.spans import Condition, condition
 from responder.model import HistoryEntry, Outcome, Record
 from responder.policy import Timing
-from responder.spans import Condition, condition
 from responder.web.page_words import Line
 from responder.web.utilization import Series
 

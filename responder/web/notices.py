@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from responder import reach
+from responder.acting import reach
 from responder.errors import StoreUnavailable
 from responder.model import Override, OverrideKind
 from responder.web.app import services

@@ -5,7 +5,8 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from responder import metrics, reach
+from responder import metrics
+from responder.acting import reach
 from responder.errors import StoreUnavailable
 from responder.web.answers import answer
 from responder.web.app import needs, services

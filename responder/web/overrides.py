@@ -10,10 +10,10 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from responder.config_schema import nearest
+from responder.deciding.overrides import bounds_of
 from responder.matchers import Matcher, parse
 from responder.model import Override, OverrideKind, Record
 from responder.observe import overrides_of
-from responder.overrides import bounds_of
 from responder.policy import Policy, allowed, governing
 from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services

@@ -16,11 +16,11 @@ import msgspec
 from flask import Blueprint, Response, current_app, g, redirect, render_template, request
 from werkzeug.exceptions import HTTPException
 
+from responder.deciding.overrides import bounds_of
 from responder.errors import ResponderError, StoreUnavailable
 from responder.matchers import Matcher, all_match, parse
 from responder.model import Override, Record, target_of_key
 from responder.observe import overrides_of
-from responder.overrides import bounds_of
 from responder.policy import governing
 from responder.web import charts, overrides, silences, utilization
 from responder.web.app import Services, identity, needs, services

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from responder.deciding.overrides import EARLIEST, FOREVER
 from responder.model import HistoryEntry, Outcome, Override, Silence
-from responder.overrides import EARLIEST, FOREVER
 from responder.store import StoredEntry
 from responder.web.views import decision_view, stamp
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from responder.alerting.spans import condition
+from responder.deciding.overrides import EARLIEST, FOREVER
 from responder.model import Failure, HistoryEntry, Intent, Override, Reason, Record, Span
 from responder.observe import overrides_of
-from responder.overrides import EARLIEST, FOREVER
 from responder.policy import Policy, Settings, governing, trigger_of
-from responder.spans import condition
 from responder.store import StoredEntry
 
 LIMITED = frozenset(

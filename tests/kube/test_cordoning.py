@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from responder.acting.cordons import Cordons
 from responder.config import loads
-from responder.cordons import Cordons
 from responder.kube import KubeCluster
 from responder.kube.connection import Call
 from responder.model import Commit, HistoryEntry, Reason, Span

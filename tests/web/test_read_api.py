@@ -9,6 +9,7 @@ import pytest
 
 from responder import verdicts
 from responder.decide import decide
+from responder.deciding.overrides import annotated
 from responder.model import (
     Commit,
     Failure,
@@ -22,7 +23,6 @@ from responder.model import (
     TargetRef,
     Workload,
 )
-from responder.overrides import annotated
 from tests.fakes import FakeCluster
 from tests.responding import World
 from tests.web.people import OTHER, TRITON, VLLM, Api, api

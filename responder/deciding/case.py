@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from responder import ledger as ledgers
-from responder.claims import Claims, claims_of
+from responder.deciding.claims import Claims, claims_of
+from responder.deciding.overrides import Bounds, annotated, bounds_of
+from responder.deciding.sizing import Sizing
 from responder.model import Decision, Intent, Ledger, Observed, Override, Record
-from responder.overrides import Bounds, annotated, bounds_of
 from responder.policy import Policy
-from responder.sizing import Sizing
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Set
 from datetime import datetime
 
-from responder.claims import name_of
+from responder.alerting.spans import Condition, condition
+from responder.deciding.claims import name_of
+from responder.deciding.words import moment, seconds
 from responder.matchers import all_match
 from responder.model import ActiveHold, Direction, Record, Span
 from responder.policy import Hold, Settings
-from responder.spans import Condition, condition
-from responder.words import moment, seconds
 
 
 def holds_on(

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from responder.claims import Alert
-from responder.episodes import episode_of
+from responder.alerting.episodes import episode_of
+from responder.deciding.claims import Alert
+from responder.deciding.words import count, moment, number
 from responder.ledger import FALLBACK
 from responder.model import Direction, Ledger, Observed, Reason, Record, ScaleType, Value
 from responder.policy import Fallback, Policy, Trigger
-from responder.words import count, moment, number
 
 VALUE_MAX_AGE = timedelta(minutes=5)
 """Prometheus itself looks back no longer. An annotation lives as long as its alert."""

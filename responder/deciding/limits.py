@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from responder.deciding.words import count, seconds
 from responder.model import Direction, Ledger, ScaleType
 from responder.policy import Policy, RatePolicy, Rules, SelectPolicy
-from responder.words import count, seconds
 
 
 @dataclass(frozen=True, slots=True)

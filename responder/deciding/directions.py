@@ -3,16 +3,16 @@
 Promises 9 to 18, in that order, as far as they depend on the direction.
 """
 
-from responder.asks import Asks, telling, ups_of
-from responder.claims import Claim, silence_of
-from responder.limits import Cooldown, cooldown, rate, rules_of, stabilized, waits_for_ready
-from responder.look import Look
+from responder.deciding.asks import Asks, telling, ups_of
+from responder.deciding.claims import Claim, silence_of
+from responder.deciding.limits import Cooldown, cooldown, rate, rules_of, stabilized, waits_for_ready
+from responder.deciding.look import Look
+from responder.deciding.overrides import deciding
+from responder.deciding.sizing import Ask, names
+from responder.deciding.standdown import said, stopped
+from responder.deciding.words import count, moment, seconds
 from responder.model import ActiveHold, Decision, Direction, Override, Reason
-from responder.overrides import deciding
 from responder.policy import Capacity, SelectPolicy
-from responder.sizing import Ask, names
-from responder.standdown import said, stopped
-from responder.words import count, moment, seconds
 
 
 def nothing(look: Look, asks: Asks) -> Decision:

@@ -6,10 +6,10 @@ from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
 
+from responder.alerting.spans import Condition, condition
 from responder.matchers import Matcher, all_match, parse
 from responder.model import Direction, Record, Silence, Span
 from responder.policy import Policy, Timing, Trigger, trigger_of
-from responder.spans import Condition, condition
 
 
 class Standing(IntEnum):

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from responder import alerts
+from responder.alerting.heal import Readings
 from responder.errors import Conflict, StoreUnavailable
-from responder.heal import Readings
 from responder.matchers import all_match
 from responder.model import AlertmanagerReading, Commit, Delivery, Notification, Record, Span, StandingAlert
 from responder.policy import Settings, ours, policy_of, stands_alone

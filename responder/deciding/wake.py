@@ -7,11 +7,11 @@ other: the first at which the answer differs is the one.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from responder.case import Case
-from responder.claims import Standing, standing_of
+from responder.alerting.spans import changes_at
+from responder.deciding.case import Case
+from responder.deciding.claims import Standing, standing_of
+from responder.deciding.sizing import fallback_at, stale_at
 from responder.model import Decision, Reason
-from responder.sizing import fallback_at, stale_at
-from responder.spans import changes_at
 
 RECHECK = timedelta(minutes=5)
 """Owners come and go without telling."""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from responder.case import Case
-from responder.claims import Alert, Claim
-from responder.limits import looks_back
+from responder.deciding.case import Case
+from responder.deciding.claims import Alert, Claim
+from responder.deciding.limits import looks_back
+from responder.deciding.sizing import Ask
 from responder.model import Decision, Override, Reason, Step
-from responder.sizing import Ask
 
 _ALERTS_NAMED = 16
 """A decision names so many alerts at most: a group of 10,000 would fill history with itself."""

@@ -4,10 +4,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from responder import episodes as episodes_of
+from responder.alerting import episodes as episodes_of
+from responder.alerting.spans import heard
 from responder.model import AlertmanagerReading, Episode, Notification, Record, Span, StandingAlert
 from responder.policy import Settings
-from responder.spans import heard
 
 UP_LONG_ENOUGH = timedelta(minutes=10)
 """An Alertmanager keeps no alerts across a restart, and learns of them only as Prometheus sends them again."""

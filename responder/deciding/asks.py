@@ -6,10 +6,10 @@ Of ups the largest counts, of downs the smallest reduction, and any up trigger f
 from dataclasses import dataclass
 from datetime import datetime
 
-from responder.case import Case
-from responder.claims import Alert, Claim, Standing, standing, standing_of
+from responder.deciding.case import Case
+from responder.deciding.claims import Alert, Claim, Standing, standing, standing_of
+from responder.deciding.sizing import Ask, ask
 from responder.model import Direction, Reason
-from responder.sizing import Ask, ask
 
 _WITHOUT_SAY = (Reason.STEPS_SPENT,)
 """Why a down trigger may ask for nothing and yet not stand in the way of another one."""

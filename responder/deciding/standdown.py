@@ -3,10 +3,10 @@
 Promises 7 to 10, in that order. Each returns the Decision that ends the look, or None.
 """
 
-from responder.look import Look
+from responder.deciding.look import Look
+from responder.deciding.overrides import FOREVER, deciding, pin_of
+from responder.deciding.words import count, moment
 from responder.model import Decision, Direction, Override, OverrideKind, Reason
-from responder.overrides import FOREVER, deciding, pin_of
-from responder.words import count, moment
 
 
 def owned(look: Look) -> Decision | None:

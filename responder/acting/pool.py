@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from responder.schedule import Schedule
+from responder.acting.schedule import Schedule
 
 SLOW_SECONDS = 2.0
 """A look that has lasted so long waits for somebody: it is not to keep others from being looked at."""

@@ -1,0 +1,1 @@
+"""The parts of `alerts`: one alert through time, a trigger's episodes, healing from Alertmanagers. Pure."""
