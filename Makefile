@@ -17,8 +17,10 @@ help: ## Show this list
 demo: $(STAMP) tools ## Run the whole loop on this machine: simulated GPUs, real Prometheus and Alertmanager
 	$(BIN)/gpu-responder demo $(DEMO)
 
+# Two at a time; then, one by one, those that run whole services and watch what they do with their time.
 test: $(STAMP) tools browser ## Run every test
-	$(PYTEST) $(TESTS)
+	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/e2e
+	$(PYTEST) tests/e2e
 
 lint: $(STAMP) ## Check style, types and the direction of dependencies
 	$(BIN)/ruff check .
