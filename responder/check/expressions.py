@@ -349,7 +349,8 @@ def comparisons(node: Any, records: Records) -> list[Comparison]:
     number = unwrapped(node.rhs)
     if operator not in (">", ">=", "<", "<=") or not isinstance(number, pp.NumberLiteral):
         return []
-    base = records.base(node.lhs)
+    compared = unwrapped(node.lhs)
+    base = records.base(compared) or (str(compared) if isinstance(compared, pp.AggregateExpr) else "")
     return [Comparison(base, operator.startswith(">"), float(number.val))] if base else []
 
 

@@ -145,6 +145,8 @@ def _compared(chain: Chain, alert: Alert) -> list[Comparison]:
 
 def _is_average(chain: Chain, base: str) -> bool:
     """Whether a second replica halves it: a mean over replicas, and no total."""
+    if "(" in base:  # an aggregation written into the alert
+        return base.startswith("avg")
     if base.rpartition(":")[2].startswith("avg"):
         return True
     rules = chain.records.by_name.get(base, [])
