@@ -7,6 +7,7 @@ looks at each target when its news or its own decision says so, never by polling
 import logging
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,24 @@ _CLOCK_SET = 5.0
 _REMATCH_TRIES = 20
 _QUIET = frozenset({Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.UNCLAIMED, None})
 """Looks that no pause, freeze or silence would have changed."""
+_TOLD_OTHERWISE = frozenset(
+    {
+        Reason.UNCLAIMED,
+        Reason.TARGET_GONE,
+        Reason.NOT_SCALABLE,
+        Reason.NOT_ALLOWED,
+        Reason.FORBIDDEN,
+        Reason.INVALID,
+        Reason.NAMESPACE_TERMINATING,
+        Reason.API_UNAVAILABLE,
+        Reason.WRITE_CONFLICT,
+    }
+)
+"""Failures have a backoff of their own, and what nothing claims is nobody's business."""
+_UNTOLD = timedelta(minutes=1)
+_UNTOLD_QUIET = timedelta(minutes=5)
+_UNTOLD_PER_SECOND = 20
+"""The price of noticing what is written on workloads: at most so many reads a second, over all targets."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 log = logging.getLogger(__name__)
@@ -245,8 +264,13 @@ class Actor:
             self._schedule.wake(key, now)
         elif record.failure is not None:
             self._schedule.wake(key, now if at_once else record.failure.retry_at)
+        elif at_once:
+            self._schedule.wake(key, now)
+        elif verdict.reason not in _TOLD_OTHERWISE:
+            latest = now + _UNTOLD_QUIET * (zlib.crc32(key.encode()) % 100 + 1) / 100
+            self._schedule.wake(key, min(verdict.look_again_at or latest, latest))
         elif verdict.look_again_at is not None:
-            self._schedule.wake(key, now if at_once else verdict.look_again_at)
+            self._schedule.wake(key, verdict.look_again_at)
 
     def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
         """Match all known alerts anew, and look at every target whose record or failure that touches."""
@@ -381,7 +405,15 @@ class Actor:
             log.exception("cannot look at %s", key, extra={"target": key})
             return now + _AFTER_FAULT
         self._remember(key, look)
-        return look.look_again_at
+        return self._no_later_than(look, now)
+
+    def _no_later_than(self, look: Look, now: datetime) -> datetime | None:
+        """When to look again, though nothing is due: annotations and people's own scales tell nobody."""
+        if look.reason is None or look.reason in _TOLD_OTHERWISE:
+            return look.look_again_at
+        wait = _UNTOLD_QUIET if look.reason in _QUIET else _UNTOLD
+        latest = now + max(wait, timedelta(seconds=len(self._reasons) / _UNTOLD_PER_SECOND))
+        return latest if look.look_again_at is None else min(look.look_again_at, latest)
 
     def _remember(self, key: str, look: Look) -> None:
         if look.reason is None:

@@ -68,7 +68,7 @@ def _outside(case: Case, now: datetime) -> str:
     """What to say of replicas outside the bounds: they are reported, and corrected by no rule."""
     bounds = case.bounds(now)
     if case.current > bounds.most:
-        return f" ({case.current} is above maxReplicas {bounds.most}, and stays so until a trigger fires)"
+        return f" ({case.current} is above maxReplicas {bounds.most}, and no rule corrects that)"
     if 0 < case.current < bounds.least:
-        return f" ({case.current} is below minReplicas {bounds.least}, and stays so until a trigger fires)"
+        return f" ({case.current} is below minReplicas {bounds.least}, and no rule corrects that)"
     return ""

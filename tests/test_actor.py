@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from responder.acting import inbox
 from responder.actor import Actor
 from responder.errors import PermanentError, TransientError
@@ -304,6 +306,31 @@ def test_looks_again_when_the_decision_said_and_not_before():
         assert world.replicas() == 3
         world.clock.tick(1)
         until(lambda: world.replicas() == 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "seconds"),
+    [
+        pytest.param(UP, 61, id="within a minute where something fires"),
+        pytest.param(None, 301, id="within five minutes where nothing does"),
+    ],
+)
+def test_what_a_person_does_to_a_workload_is_noticed_though_nothing_is_due(labels, seconds):
+    """Annotations and scales by hand tell nobody, so a target is never left unread for longer than that."""
+    reads = []
+    world = World(trace=reads.append)
+    with running(world) as run:
+        deliver(world, alert())
+        until(lambda: world.replicas() == 3 and world.record().intent is None)
+        if labels is None:
+            deliver(world, alert(firing=False, received_at=world.clock.now))
+            until(lambda: world.record().verdict.reason is Reason.NOTHING_FIRING)
+        world.clock.tick(90)  # past the look that follows each write
+        until(lambda: reads.count("workload") > 1 and run.actor._schedule.idle(0))
+        world.server.replicas_write(REF, 5)
+        world.clock.tick(seconds)
+        until(lambda: world.record().foreign_at is not None)
+        assert world.record().replicas == 5
 
 
 def test_settles_open_intents_first_at_start():

@@ -67,7 +67,7 @@ def summary(findings: Sequence[Finding]) -> str:
         (sum(finding.severity is severity for finding in findings), severity.value) for severity in Severity
     ]
     said = ", ".join(count(number, word) for number, word in numbers if number)
-    return said or "nothing found"
+    return said or "all well"
 
 
 def as_json(findings: Sequence[Finding], links: Sequence[Link], **more: Any) -> dict[str, Any]:

@@ -37,6 +37,11 @@ class Sources:
     """The lines of each file."""
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def taken(self) -> int:
+        """How many things have been read that can be checked."""
+        return len(self.groups) + len(self.routings) + (self.policy is not None)
+
     def line_of(self, file: str, line: int, key: str, beyond: int = 60) -> int:
         """The line from `line` on, within the rule that begins there, on which a key stands."""
         lines = self.texts.get(file, [])
@@ -59,10 +64,14 @@ def gather(
     prometheus: Path | None = None,
 ) -> Sources:
     """Read everything. `paths` hold anything; the others what their names say."""
-    sources = Sources()
-    for path in [*paths, *rule_paths, *alertmanagers]:
+    sources, loose = Sources(), list(paths)
+    for path in [*loose, *rule_paths, *alertmanagers]:
+        taken = sources.taken
         for file in _files(path):
             _take_file(sources, file)
+        if path in loose and sources.taken == taken and not sources.findings:
+            wanted = "rules, Alertmanager configuration or policy file"
+            sources.findings.append(_nothing(path, wanted, "a path that does"))
     if policy is not None:
         text = _text(sources, policy)
         if text is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from responder.alerting.spans import Condition, condition
+from responder.deciding.overrides import bounds_of
 from responder.model import Reason, Record
 from responder.policy import Settings, governing
 from responder.web.views import state_of
@@ -49,6 +50,7 @@ def row_of(record: Record, settings: Settings, now: datetime) -> Row:
     policy = governing(settings, record)
     verdict, failure = record.verdict, record.failure
     said = verdict.message if verdict else "It has not been looked at yet."
+    bounds = bounds_of(policy, record.annotated, now) if policy else None
     unreachable = failure is not None and failure.reason is Reason.API_UNAVAILABLE
     return Row(
         key=record.target.key,
@@ -62,8 +64,8 @@ def row_of(record: Record, settings: Settings, now: datetime) -> Row:
         replicas=record.replicas,
         ready=record.ready,
         desired=verdict.desired if verdict else None,
-        least=policy.min_replicas if policy else None,
-        most=policy.max_replicas if policy else None,
+        least=bounds.least if bounds else None,
+        most=bounds.most if bounds else None,
         decided_at=failure.since if failure else verdict.at if verdict else None,
         firing=tuple(
             sorted(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from responder.alerting.spans import condition
-from responder.deciding.overrides import EARLIEST, FOREVER
+from responder.deciding.overrides import EARLIEST, FOREVER, bounds_of
 from responder.model import Failure, HistoryEntry, Intent, Override, Reason, Record, Span
 from responder.observe import overrides_of
 from responder.policy import Policy, Settings, governing, trigger_of
@@ -49,6 +49,7 @@ def target_view(
     verdict = record.verdict
     bound = overrides_of(overrides, record.target, policy.name if policy else "")
     annotated = record.annotated if policy else ()
+    bounds = bounds_of(policy, (*bound, *annotated), now) if policy else None
     return {
         "target": record.target.key,
         "namespace": record.target.namespace,
@@ -64,8 +65,8 @@ def target_view(
         "message": verdict.message if verdict else "It has not been looked at yet.",
         "decidedAt": stamp(verdict.at) if verdict else None,
         "lookAgainAt": stamp(verdict.look_again_at) if verdict else None,
-        "minReplicas": policy.min_replicas if policy else None,
-        "maxReplicas": policy.max_replicas if policy else None,
+        "minReplicas": bounds.least if bounds else None,
+        "maxReplicas": bounds.most if bounds else None,
         "dryRun": bool(policy and policy.dry_run),
         "alerts": [_alert(span, policy, settings, now) for span in _newest_first(record.alerts.values())],
         "overrides": [override_view(override, now) for override in (*bound, *annotated)],

@@ -62,6 +62,17 @@ def test_without_anything_to_check_it_is_wrong_usage(monkeypatch: pytest.MonkeyP
     assert "Name what to check" in result.output
 
 
+@pytest.mark.parametrize("content", [None, "kind: ConfigMap\ndata: {}\n"], ids=["empty", "of other things"])
+def test_a_path_that_holds_nothing_to_check_is_no_success(tmp_path: Path, content: str | None) -> None:
+    """A misspelt path in a pipeline must not pass."""
+    if content is not None:
+        (tmp_path / "other.yaml").write_text(content)
+    result = check(str(tmp_path))
+    assert result.exit_code == 1
+    assert f"{tmp_path}" in result.stdout
+    assert "This holds no rules, Alertmanager configuration or policy file." in result.stdout
+
+
 def test_findings_are_printed_as_compilers_do() -> None:
     """`file:line: severity: sentence [code]`, and the mend below."""
     directory = CHAINS / "scale-down-keeps-firing"

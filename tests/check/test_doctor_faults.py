@@ -364,7 +364,7 @@ def test_people_read_findings_hops_and_what_was_looked_at() -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "Test alert:"
-    assert lines[-1] == f"Alertmanager {made.url}, gpu-responder {ours.url}: nothing found"
+    assert lines[-1] == f"Alertmanager {made.url}, gpu-responder {ours.url}: all well"
 
 
 def test_a_password_in_a_url_is_sent_and_not_shown() -> None:
