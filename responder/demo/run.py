@@ -62,12 +62,12 @@ class Demo:
         """One look at all parts. Raises DemoError when one of them has ended or does not answer."""
         for program in self.programs:
             program.check()
-        verdict, change = watch.last_verdicts(self.addresses.responder, *TARGET)
+        verdict, changes = watch.last_verdicts(self.addresses.responder, *TARGET)
         return watch.Snapshot(
             truth=watch.get(f"{self.addresses.sim}/sim/truth"),
             firing=watch.firing_alerts(self.addresses.prometheus),
             verdict=verdict,
-            change=change,
+            changes=changes,
         )
 
     def facts(self) -> Facts:

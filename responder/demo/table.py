@@ -31,7 +31,7 @@ def panel(demo: Demo, snapshot: Snapshot) -> Group:
     table.add_row("replicas", _replicas(demo, workload))
     table.add_row("alerts", ", ".join(snapshot.firing) or "none")
     table.add_row("last decision", _told(snapshot.verdict))
-    table.add_row("last change", _told(snapshot.change))
+    table.add_row("last change", _told(next(iter(snapshot.changes), None)))
     addresses = demo.addresses
     return Group(
         table,
@@ -66,32 +66,35 @@ class Lines:
 
     console: Console
     last: tuple[object, ...] = ()
+    changes: int = 0
+    """How many changes of replicas have been told."""
+    verdict: Verdict | None = None
 
     def show(self, snapshot: Snapshot) -> None:
         workload = workload_of(snapshot.truth)
-        verdict = snapshot.verdict
-        key = (
-            snapshot.firing,
-            workload["replicasWanted"],
-            workload["ready"],
-            verdict and (verdict.at, verdict.reason),
-        )
+        key = (snapshot.firing, workload["replicasWanted"], workload["ready"], snapshot.verdict)
         if key == self.last:
             return
-        decided = verdict is not None and (not self.last or key[3] != self.last[3])
         self.last = key
         minute = (snapshot.truth["loadSeconds"] or 0) / 60
-        self.console.print(
+        self._line(
             f"{minute:6.1f} min  {workload['requestsPerSecond']:4.1f} req/s  "
             f"util {workload['utilization']:4.0%}  "
             f"replicas {workload['ready']:.0f}/{workload['replicasWanted']:.0f}  "
-            f"{', '.join(snapshot.firing) or 'no alert'}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
-        if decided and verdict is not None:
-            self.console.print(
-                f"            {verdict.reason}: {verdict.message}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            f"{', '.join(snapshot.firing) or 'no alert'}"
+        )
+        for verdict in self._news(snapshot):
+            self._line(f"            {verdict.reason}: {verdict.message}")
+
+    def _news(self, snapshot: Snapshot) -> list[Verdict]:
+        """Every change of replicas, however short it was the newest word, and the newest word."""
+        news = list(reversed(snapshot.changes[: len(snapshot.changes) - self.changes]))
+        self.changes = len(snapshot.changes)
+        newest = snapshot.verdict
+        if newest is not None and newest != self.verdict and newest not in news:
+            news.append(newest)
+        self.verdict = newest
+        return news
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)

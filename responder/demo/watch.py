@@ -36,7 +36,8 @@ class Snapshot:
     truth: dict[str, Any]
     firing: tuple[str, ...]
     verdict: Verdict | None
-    change: Verdict | None
+    changes: tuple[Verdict, ...]
+    """Those that changed replicas, newest first."""
 
 
 def get(url: str, fields: dict[str, str] | None = None) -> Any:
@@ -73,13 +74,13 @@ def firing_alerts(prometheus: str) -> tuple[str, ...]:
 
 def last_verdicts(
     responder: str, namespace: str, kind: str, name: str
-) -> tuple[Verdict | None, Verdict | None]:
-    """The newest line of the responder's history on one target, and the newest that changed replicas."""
+) -> tuple[Verdict | None, tuple[Verdict, ...]]:
+    """The newest line of the responder's history on one target, and those that changed replicas."""
     decisions = get(
         f"{responder}/api/v1/decisions", {"namespace": namespace, "kind": kind, "name": name, "limit": "50"}
     )["decisions"]
     newest = next((_verdict(decision) for decision in decisions), None)
-    return newest, next((_verdict(each) for each in decisions if each["outcome"] == "applied"), None)
+    return newest, tuple(_verdict(each) for each in decisions if each["outcome"] == "applied")
 
 
 def _verdict(decision: dict[str, Any]) -> Verdict:

@@ -1,12 +1,17 @@
 """What a demo run must have shown before it says so."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from responder.demo.run import Cycle
 from responder.demo.summary import Facts, ScaleSeen, counter, lines, percentile, problems
+from responder.demo.table import Lines
+from responder.demo.watch import Snapshot, Verdict
 
 
 def seen(from_replicas: int, to_replicas: int) -> ScaleSeen:
@@ -93,3 +98,29 @@ def test_a_run_that_never_comes_down_ends_all_the_same() -> None:
     """Long after the load's end there is nothing to wait for."""
     assert not Cycle(1).over(truth(400, 4))
     assert Cycle(1).over(truth(481, 4))  # 180 min of load + 300 min of waiting
+
+
+def look(verdict: Verdict | None, *changes: Verdict) -> Snapshot:
+    workload = {"namespace": "inference", "name": "vllm", "replicasWanted": 1, "ready": 1,
+                "requestsPerSecond": 1.0, "utilization": 0.5}  # fmt: skip
+    return Snapshot({"loadSeconds": 60, "workloads": [workload]}, (), verdict, changes)
+
+
+def test_every_change_is_told_once_though_others_were_the_last_word_by_then() -> None:
+    """A run looks twice a second, and much may be decided in between."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    first, second = Verdict(now, "ScaledUp", "1 to 3"), Verdict(now, "ScaledUp", "3 to 4")
+    holds = Verdict(now, "Cooldown", "a while")
+    out = StringIO()
+    told = Lines(Console(file=out, width=200))
+    told.show(look(None))
+    told.show(look(holds, second, first))
+    told.show(look(second, second, first))
+    told.show(look(holds, second, first))
+    assert re.findall(r"^ {12}(.*)$", out.getvalue(), flags=re.MULTILINE) == [
+        "ScaledUp: 1 to 3",
+        "ScaledUp: 3 to 4",
+        "Cooldown: a while",
+        "ScaledUp: 3 to 4",
+        "Cooldown: a while",
+    ]

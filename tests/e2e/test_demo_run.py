@@ -43,7 +43,7 @@ def left_behind(directory: Path) -> list[str]:
 
 def test_the_loop_closes() -> None:
     """Real alerts scale a workload up under load and down after, once each, and every delivery is taken."""
-    done = run("--speed", "80")
+    done = run("--speed", "60")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert re.search(r"scale-ups\s+[1-9]", done.stdout)
     assert re.search(r"scale-downs\s+[1-9]", done.stdout)
