@@ -1,5 +1,6 @@
 """The documentation is true: what it names exists, what exists is named, and its examples are legal."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,3 +132,20 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
         "ScaledUp: Scaling",
     ):
         assert word in shown[1]
+
+
+def test_every_test_that_a_promise_names_exists() -> None:
+    """A promise whose test was renamed or dropped is a promise without a test."""
+    rows = re.findall(r"^\| (\d+) \| .*$", (ROOT / "docs" / "promises.md").read_text(), flags=re.MULTILINE)
+    assert [int(number) for number in rows] == list(range(1, 31))
+    for named in re.findall(r"`(tests/[^`]+)`", (ROOT / "docs" / "promises.md").read_text()):
+        file, *names = named.split("::")
+        tree = ast.parse((ROOT / file).read_text())
+        for name in names:
+            found = [
+                node
+                for node in ast.iter_child_nodes(tree)
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+            ]
+            assert found, named
+            tree = found[0]  # type: ignore[assignment]
