@@ -78,21 +78,27 @@ def command(
         raise click.ClickException(
             f"cannot listen on port {port} ({error.strerror}); choose another with --port."
         ) from None
+    if kubeconfig_out:
+        # Before it answers: who waits for the first answer goes on to read this.
+        _write_kubeconfig(cluster, kubeconfig_out)
     with cluster:
         _serve(cluster, kubeconfig_out, hold_load)
+
+
+def _write_kubeconfig(cluster: SimCluster, path: Path) -> None:
+    try:
+        cluster.kubeconfig(path)
+    except OSError as error:
+        cluster.stop()
+        raise click.ClickException(
+            f"--kubeconfig-out {path} cannot be written ({error.strerror}); choose another path."
+        ) from None
 
 
 def _serve(cluster: SimCluster, kubeconfig_out: Path | None, hold_load: bool) -> None:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    if kubeconfig_out:
-        try:
-            cluster.kubeconfig(kubeconfig_out)
-        except OSError as error:
-            raise click.ClickException(
-                f"--kubeconfig-out {kubeconfig_out} cannot be written ({error.strerror}); choose another path."
-            ) from None
     if not hold_load:
         cluster.start_load()
     for line in _greeting(cluster, kubeconfig_out):
