@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from responder.client.times import absolute
 from responder.model import Failure, Outcome, OverrideKind, Reason, TargetRef
 from tests.client.client_world import World, applied, scripted, verdict, world
 from tests.serving import free_port
@@ -283,9 +284,10 @@ class TestUndo:
         result = known.shell.run("undo", str(number))
         at = known.made.store.history(id=number)[0].entry.at
         (pin,) = known.made.store.overrides()
+        now = pin.starts_at
         assert result.stdout.splitlines()[0] == (
             f"Undid decision {number}, which scaled inference/deployment/vllm from 3 to 5 at "
-            f"{at:%H:%M:%SZ} (4m ago): pinned at 3 until {pin.ends_at:%H:%M:%SZ} (in 1h)."
+            f"{absolute(at, now)} (4m ago): pinned at 3 until {absolute(pin.ends_at, now)} (in 1h)."
         )
         assert (pin.kind, pin.target, pin.replicas) == (OverrideKind.PIN, VLLM.key, 3)
         assert pin.comment == f"Undo of decision {number}: ScaledUp from 3 to 5"

@@ -185,13 +185,14 @@ class TestLive:
         assert page.evaluate("window.kept")
 
     def test_nothing_new_is_asked_for_by_tag(self, visit: Visitor) -> None:
-        """The second answer is a 304 without a body."""
+        """Asked again, the answer is a 304 without a body, unless the chart's minute has just passed."""
         page = visit.open(HERE + "plain")
-        with page.expect_response(lambda answer: answer.request.headers.get("x-live") == "1"):
-            at_once(page)
-        with page.expect_response(lambda answer: answer.request.headers.get("x-live") == "1") as second:
-            at_once(page)
-        assert second.value.status == 304
+        statuses = []
+        for _ in range(3):
+            with page.expect_response(lambda answer: answer.request.headers.get("x-live") == "1") as answer:
+                at_once(page)
+            statuses.append(answer.value.status)
+        assert 304 in statuses[1:]
 
     def test_it_says_when_it_is_out_of_date_and_recovers(self, visit: Visitor) -> None:
         """While the service does not answer, it is asked less often."""
