@@ -60,7 +60,7 @@ def show_chain(out: Console, chain: Iterable[tuple[str, int, str]], indent: int 
 
 
 def _facts(view: Any, now: datetime) -> list[tuple[str, str | Text]]:
-    told: list[tuple[str, str | Text]] = [("replicas", _replicas(view))]
+    told: list[tuple[str, str | Text]] = [("replicas", _replicas(view, now))]
     since = times.parse(view["decidedAt"])
     if view["reason"]:
         told.append(("reason", f"{view['reason']}, since {times.both(since, now)}"))
@@ -87,12 +87,14 @@ def _facts(view: Any, now: datetime) -> list[tuple[str, str | Text]]:
     return told
 
 
-def _replicas(view: Any) -> str:
+def _replicas(view: Any, now: datetime) -> str:
     if view["replicas"] is None:
         return "not looked at yet"
     told = f"{view['replicas']}"
     if view["ready"] is not None:
         told += f", {view['ready']} ready"
+        counted = times.counted(view, now)
+        told += f" (counted {counted})" if counted else ""
     if view["desired"] is not None and view["desired"] != view["replicas"]:
         told += f"; {view['desired']} wanted"
     if view["maxReplicas"] is not None:

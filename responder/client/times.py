@@ -5,8 +5,11 @@ Shown in UTC, as the service's own sentences have them; read as local time unles
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
+
+from responder.web import ages
 
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _LENGTH = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+")
@@ -87,6 +90,13 @@ def ago(at: datetime | None, then: datetime) -> str:
     if abs(apart) < timedelta(seconds=1):
         return "now"
     return f"in {short(apart)}" if apart > timedelta(0) else f"{short(-apart)} ago"
+
+
+def counted(view: Any, then: datetime) -> str:
+    """`4m ago`, for a target's counts that are too old to pass for what is there now; else empty."""
+    # A service of an earlier version does not say it.
+    at = parse(view.get("countedAt"))
+    return ago(at, then) if ages.stale(at, then) else ""
 
 
 def absolute(at: datetime | None, then: datetime) -> str:

@@ -34,6 +34,7 @@ class Row:
     policy: str
     replicas: int | None
     ready: int | None
+    counted_at: datetime | None
     desired: int | None
     least: int | None
     most: int | None
@@ -63,6 +64,7 @@ def row_of(record: Record, settings: Settings, now: datetime) -> Row:
         policy=policy.name if policy else "",
         replicas=record.replicas,
         ready=record.ready,
+        counted_at=record.pods_known_at,
         desired=verdict.desired if verdict else None,
         least=bounds.least if bounds else None,
         most=bounds.most if bounds else None,

@@ -22,7 +22,7 @@ from responder.matchers import Matcher, all_match, parse
 from responder.model import Override, Record, target_of_key
 from responder.observe import overrides_of
 from responder.policy import governing
-from responder.web import charts, overrides, silences, utilization
+from responder.web import ages, charts, overrides, silences, utilization
 from responder.web.app import Services, identity, needs, services
 from responder.web.auth import Refused, Role
 from responder.web.board import STATES, Board, Row, counted, ordered, row_of
@@ -51,6 +51,7 @@ HOURS = (1, 6, 24, 72)
 LENGTHS = (("1800", "30 minutes"), ("3600", "1 hour"), ("7200", "2 hours"), ("14400", "4 hours"),
            ("28800", "8 hours"), ("86400", "1 day"), ("259200", "3 days"))  # fmt: skip
 _STATIC = resources.files("responder").joinpath("web/static")
+_NOT_SHOWN = frozenset({"decided_at", "counted_at", "unreachable"})
 _OPEN = frozenset({"page.static", "page.sign_in_form", "page.signed_in"})
 
 
@@ -238,8 +239,10 @@ def _row_view(row: Row, binding: list[Override], now: datetime) -> dict[str, Any
         if each.in_force(now) and (not each.target or each.target == row.key) and _bears_on(each, row)
     ]
     return {
-        **{name: getattr(row, name) for name in row.__slots__ if name not in ("decided_at", "unreachable")},
+        **{name: getattr(row, name) for name in row.__slots__ if name not in _NOT_SHOWN},
         "at": stamp(row.decided_at),
+        # The moment and never the age, so that a page is not another for having grown older.
+        "countedAt": stamp(row.counted_at),
         "href": f"/targets/{quote(row.key)}",
         "overrides": [
             *(KINDS[each.kind.value] for each in mine),
@@ -354,6 +357,8 @@ def _rendered(template: str, status: int = 200, **values: Any) -> Response:
         asked=request.full_path.rstrip("?"),
         address=_address,
         moment=datetime.fromisoformat,
+        fresh_seconds=round(ages.FRESH.total_seconds()),
+        stale=lambda text: ages.stale(datetime.fromisoformat(text), now),
         ago=lambda text: ago(datetime.fromisoformat(text), now),
         clock=lambda text: clock(datetime.fromisoformat(text), now),
         link=lambda text: bool(text) and is_link(text),

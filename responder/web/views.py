@@ -59,6 +59,7 @@ def target_view(
         "policy": policy.name if policy else "",
         "replicas": record.replicas,
         "ready": record.ready,
+        "countedAt": stamp(record.pods_known_at),
         "desired": verdict.desired if verdict else None,
         "state": state_of(record),
         "reason": verdict.reason.value if verdict else None,

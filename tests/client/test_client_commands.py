@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from responder.client.times import absolute
-from responder.model import Failure, Outcome, OverrideKind, Reason, TargetRef
+from responder.model import Commit, Failure, Outcome, OverrideKind, Reason, TargetRef
 from tests.client.client_world import World, applied, scripted, verdict, world
 from tests.serving import free_port
 from tests.web.people import OTHER, TRITON, VLLM
@@ -38,9 +38,22 @@ class TestTargets:
         """One line each, whole when piped, with state, counts, bounds, reason and the sentence without its name."""
         lines = known.shell.run("targets").stdout.splitlines()
         assert [line.split()[0] for line in lines[1:]] == [OTHER.key, VLLM.key, TRITON.key]
-        assert lines[2].split()[1:6] == ["limited", "2/3", "3", "1..8", "Cooldown"]
+        assert lines[2].split()[1:6] == ["limited", "2/3", "-", "3", "1..8"]
         assert lines[2].endswith("  Busy fires, and scale-up waits 60 s.")
         assert lines[1].endswith("may not scale it")
+
+    def test_a_count_that_is_old_says_so(self, known: World) -> None:
+        """In the table and in detail, and with no word while it is new."""
+        now = datetime.now(UTC)
+        for target, minutes in ((VLLM, 1), (TRITON, 5)):
+            record, version = known.made.store.record(target.key)  # type: ignore[misc]
+            counted = replace(record, pods_known_at=now - timedelta(minutes=minutes))
+            known.made.store.commit(Commit(records=((counted, version),)))
+        head, *_, vllm, triton = known.shell.run("targets").stdout.splitlines()
+        assert head.split()[2:4] == ["READY", "COUNTED"]
+        assert (vllm.split()[3], triton.split()[3:5]) == ("-", ["5m", "ago"])
+        assert "  2, 2 ready (counted 5m ago); " in known.shell.run("targets", "triton").stdout
+        assert "counted" not in known.shell.run("targets", "vllm").stdout
 
     def test_can_be_narrowed(self, known: World) -> None:
         """By namespace, kind and state, and by a name with a star in it."""

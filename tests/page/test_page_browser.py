@@ -194,6 +194,17 @@ class TestLive:
             statuses.append(answer.value.status)
         assert 304 in statuses[1:]
 
+    def test_a_count_tells_its_age_once_it_is_old(self, visit: Visitor) -> None:
+        """Without being asked for again, and without a word while it is new."""
+        page = visit.open()
+        page.clock.install()
+        page.reload()
+        counted = page.locator("#list tr", has_text="plain").locator(".counted")
+        expect(counted).to_be_hidden()
+        page.clock.run_for(150_000)
+        expect(counted).to_be_visible()
+        expect(counted).to_have_text(re.compile(r"^counted \d+ min( \d+ s)? ago$"))
+
     def test_it_says_when_it_is_out_of_date_and_recovers(self, visit: Visitor) -> None:
         """While the service does not answer, it is asked less often."""
         page = visit.open()

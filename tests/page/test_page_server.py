@@ -25,6 +25,7 @@ from responder.model import (
     Verdict,
 )
 from responder.store import StoredEntry
+from responder.web import ages
 from responder.web.auth import hash_token
 from responder.web.page_words import lines_of
 from responder.web.session import COOKIE
@@ -299,6 +300,31 @@ class TestTag:
                 Override("f", OverrideKind.FREEZE, "ana", "flood", now, now, now + timedelta(hours=1))
             )
             assert visitor.get("/", headers={"If-None-Match": tag}).status_code == 200
+
+    def test_a_count_is_as_old_as_it_is_and_the_page_no_other_for_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An old one is told with its age, and growing old alone sends nobody the page again; a new count does."""
+        with api(tmp_path) as made:
+            counted = datetime.now(UTC) - timedelta(minutes=1)
+            made.know(VLLM, replicas=2, ready=2, pods_known_at=counted)
+            made.store.put_status("actor", {})
+            visitor = client(made)
+            front = visitor.get("/").headers["ETag"]
+            for path in ("/", HERE):
+                monkeypatch.setattr(ages, "FRESH", timedelta(minutes=2))
+                new = visitor.get(path)
+                monkeypatch.setattr(ages, "FRESH", timedelta(seconds=30))
+                old = visitor.get(path)
+                said = re.compile(r'<time class="counted"[^>]*?( hidden)?>(counted 1 min[^<]*ago)</time>')
+                assert [bool(said.search(each.text)[1]) for each in (new, old)] == [True, False]  # type: ignore[index]
+                # The chart's minute may have passed in between.
+                assert new.headers["ETag"] == old.headers["ETag"] or path == HERE
+            record, version = made.store.record(VLLM.key)  # type: ignore[misc]
+            later = replace(record, pods_known_at=counted + timedelta(seconds=50))
+            made.store.commit(Commit(records=((later, version),)))
+            made.app.extensions["gpu-responder-board"].forget()
+            assert visitor.get("/", headers={"If-None-Match": front}).status_code == 200
 
 
 class TestLines:

@@ -23,6 +23,7 @@ from responder.model import (
     TargetRef,
     Workload,
 )
+from responder.web.views import stamp
 from tests.fakes import FakeCluster
 from tests.responding import World
 from tests.web.people import OTHER, TRITON, VLLM, Api, api
@@ -78,6 +79,14 @@ class TestTargets:
             "",
             [],
         )
+
+    def test_say_when_replicas_were_counted(self, people: Api) -> None:
+        """Whoever reads a number can tell how old it is; nobody has counted those of a target that is new."""
+        people.know(VLLM, ready=1, pods_known_at=NOW - timedelta(minutes=5))
+        people.know(TRITON)
+        found = {each["name"]: each["countedAt"] for each in people.get("/api/v1/targets").json["targets"]}
+        assert found == {"vllm": stamp(NOW - timedelta(minutes=5)), "triton": None}
+        assert people.get(f"/api/v1/targets/{VLLM.key}").json["countedAt"] == found["vllm"]
 
     @pytest.mark.parametrize(
         ("query", "found"),

@@ -119,9 +119,11 @@
     const now = Date.now();
     for (const time of document.querySelectorAll("time")) {
       const apart = (Date.parse(time.dateTime) - now) / 1000;
-      const place = "left" in time.dataset ? time : time.querySelector(".ago");
+      const place = "left" in time.dataset || "fresh" in time.dataset ? time : time.querySelector(".ago");
       if (!place || Number.isNaN(apart)) continue;
+      if ("fresh" in time.dataset) time.hidden = -apart < Number(time.dataset.fresh);
       const said = "left" in time.dataset ? (apart > 0 ? `${short(apart)} left` : "ended")
+        : "fresh" in time.dataset ? `counted ${short(apart)} ago`
         : Math.abs(apart) < 1 ? "(now)" : apart > 0 ? `(in ${short(apart)})` : `(${short(apart)} ago)`;
       if (place.textContent !== said) place.textContent = said;
     }
