@@ -9,7 +9,8 @@ from datetime import datetime
 
 from responder.alerting.spans import Condition, condition
 from responder.deciding.overrides import bounds_of
-from responder.model import Reason, Record
+from responder.model import Override, OverrideKind, Reason, Record
+from responder.observe import overrides_of
 from responder.policy import Settings, governing
 from responder.web.views import state_of
 
@@ -46,12 +47,15 @@ class Row:
     """Why the API server could not be reached for it."""
 
 
-def row_of(record: Record, settings: Settings, now: datetime) -> Row:
-    """The record's row."""
+def row_of(record: Record, settings: Settings, overrides: Iterable[Override], now: datetime) -> Row:
+    """The record's row, with the bounds that are in force."""
     policy = governing(settings, record)
+    # Of thousands of targets each: what cannot set bounds is not even matched.
+    bounding = [each for each in overrides if each.kind is OverrideKind.BOUNDS]
     verdict, failure = record.verdict, record.failure
     said = verdict.message if verdict else "It has not been looked at yet."
-    bounds = bounds_of(policy, record.annotated, now) if policy else None
+    bound = overrides_of(bounding, record.target, policy.name) if policy else ()
+    bounds = bounds_of(policy, (*bound, *record.annotated), now) if policy else None
     unreachable = failure is not None and failure.reason is Reason.API_UNAVAILABLE
     return Row(
         key=record.target.key,

@@ -44,7 +44,9 @@ def notices(rows: Iterable[Row], overrides: Sequence[Override], now: datetime) -
     if failed and not any(each.title == "Kubernetes" for each in found):
         found.append(
             Notice(
-                "alarm", "Kubernetes", f"The API could not be reached for {len(failed)} targets: {failed[0]}"
+                "alarm",
+                "Kubernetes",
+                f"The API could not be reached for {_targets(len(failed))}: {failed[0]}",
             )
         )
     if settings.freeze:
@@ -64,6 +66,10 @@ def notices(rows: Iterable[Row], overrides: Sequence[Override], now: datetime) -
     if settings.dry_run:
         found.append(Notice("note", "Dry run", "Decisions are made and shown; no scale is written."))
     return found
+
+
+def _targets(number: int) -> str:
+    return f"{number} target{'s' if number != 1 else ''}"
 
 
 def _not_ready() -> str:

@@ -16,7 +16,6 @@ import msgspec
 from flask import Blueprint, Response, current_app, g, redirect, render_template, request
 from werkzeug.exceptions import HTTPException
 
-from responder.deciding.overrides import bounds_of
 from responder.errors import ResponderError, StoreUnavailable
 from responder.matchers import Matcher, all_match, parse
 from responder.model import Override, Record, target_of_key
@@ -188,13 +187,10 @@ def show_target(
     lines = lines_of(history)
     last = next((stored.entry for stored in history if stored.entry.outcome is None), None)
     binding = [*bound, *(record.annotated if policy else ())]
-    bounds = bounds_of(policy, binding, now) if policy else None
     view = {
         "target": {**target_view(record, settings, everything, now), "overrides": None, "alerts": None},
-        "row": _row_view(row_of(record, settings, now), overrides.visible(everything), now),
+        "row": _row_view(row_of(record, settings, everything, now), overrides.visible(everything), now),
         "alerts": target_view(record, settings, everything, now)["alerts"],
-        "least": bounds.least if bounds else None,
-        "most": bounds.most if bounds else None,
         "overrides": [override_line(each, now) for each in binding],
         "silences": _silences_of(record, now),
         "decisions": [line_view(line) for line in lines],
@@ -226,8 +222,8 @@ def board() -> Board:
 
 def _reader(own: Services) -> Any:
     def read() -> list[Row]:
-        settings, now = own.source.current, datetime.now(UTC)
-        return ordered(row_of(record, settings, now) for record, _ in own.store.records())
+        settings, people, now = own.source.current, own.store.overrides(), datetime.now(UTC)
+        return ordered(row_of(record, settings, people, now) for record, _ in own.store.records())
 
     return read
 
@@ -264,7 +260,7 @@ def _silences_of(record: Record, now: datetime) -> list[dict[str, Any]]:
 
 
 def _notices_of(record: Record, bound: tuple[Override, ...], now: datetime) -> Any:
-    return notices([row_of(record, services().source.current, now)], bound, now)
+    return notices([row_of(record, services().source.current, bound, now)], bound, now)
 
 
 def _record(asked: str) -> Record:

@@ -285,6 +285,35 @@ class TestLargeFleet:
             assert time.process_time() - began < 0.5
 
 
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("override", "shown"),
+        [
+            pytest.param({"target": VLLM.key, "max_replicas": 12}, "1–12 allowed", id="for the target"),
+            pytest.param(
+                {"matchers": ('namespace="inference"',), "min_replicas": 3}, "3–8 allowed", id="by matchers"
+            ),
+            pytest.param({"target": OTHER.key, "max_replicas": 12}, "1–8 allowed", id="for another target"),
+            pytest.param(
+                {"target": VLLM.key, "max_replicas": 12, "expired_at": NOW}, "1–8 allowed", id="that ended"
+            ),
+        ],
+    )
+    def test_in_force_are_those_that_the_list_shows(
+        self, tmp_path: Path, override: dict[str, Any], shown: str
+    ) -> None:
+        """As the target's own page and the API have them."""
+        with api(tmp_path) as made:
+            made.know(VLLM, replicas=2, ready=2)
+            now = datetime.now(UTC)
+            end = now + timedelta(hours=1)
+            made.store.put_override(Override("b", OverrideKind.BOUNDS, "ana", "c", now, now, end, **override))
+            assert re.findall(r"\d+–\d+ allowed", client(made).get("/").text) == [shown]
+            assert re.findall(r"\d+–\d+ allowed", client(made).get(HERE).text) == [shown]
+            known = made.get(f"/api/v1/targets/{VLLM.key}").json
+            assert f"{known['minReplicas']}–{known['maxReplicas']} allowed" == shown
+
+
 class TestTag:
     def test_an_unchanged_page_is_304_and_a_changed_one_is_not(self, tmp_path: Path) -> None:
         """By what it would show, and not by the moment of asking."""
