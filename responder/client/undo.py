@@ -1,5 +1,6 @@
 """`gpu-responder undo`: back to the count before a decision, held there for a while."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -71,7 +72,9 @@ def undo(
     when the pin ends, alerts that still fire may lead there again.
     """
     undone = _find(api, decision)
-    _check(api, undone)
+    lines = _since(api, undone)
+    _check(undone, lines)
+    overruled = _later(undone, lines)
     before, after, target = undone["current"], undone["desired"], undone["target"]
     now = times.now()
     made = api.post(
@@ -87,7 +90,7 @@ def undo(
         },
     )
     if output == "json":
-        print_json({"undone": undone, "override": made})
+        print_json({"undone": undone, "override": made, "overruled": overruled})
         return
     at = times.both(times.parse(undone["at"]), now)
     told(
@@ -96,6 +99,9 @@ def undo(
         now,
         f"Undid decision {decision}, which scaled {target} from {before} to {after} at {at}: pinned at {before}",
     )
+    if overruled:
+        note(_overrules(overruled))
+        return
     known = names.target(api, target)
     if known and known["replicas"] not in (None, before, after):
         note(f"Note: since that decision it had gone on to {known['replicas']}.")
@@ -109,7 +115,37 @@ def _find(api: Api, number: int) -> Any:
     raise NothingToUndo(f"there is no decision {number}: gpu-responder history shows their IDs")
 
 
-def _check(api: Api, decision: Any) -> None:
+def _since(api: Api, decision: Any) -> list[Any]:
+    """What history has of its target from that decision on, newest first."""
+    query = {key: decision[key] for key in ("namespace", "kind", "name")}
+    found: list[Any] = api.get("/api/v1/decisions", {**query, "since": decision["at"], "limit": MOST})[
+        "decisions"
+    ]
+    return found
+
+
+def _later(undone: Any, lines: Sequence[Any]) -> list[Any]:
+    """Later decisions that changed the count, or may have, oldest first."""
+    became = {line["intent"]: line["outcome"] for line in reversed(lines) if line["outcome"]}
+    changed: dict[str, Any] = {}
+    for line in reversed(lines):
+        # A decision and what became of it are two lines of one intent.
+        key = line["intent"] or f"of no intent: {line['id']}"
+        if line["id"] > undone["id"] and line["current"] != line["desired"] and not line["dryRun"]:
+            changed.setdefault(key, line)
+    own = undone["intent"]
+    return [line for key, line in changed.items() if key != own and became.get(key) not in _NOT_DONE]
+
+
+def _overrules(later: Sequence[Any]) -> str:
+    last = later[-1]
+    what = f"{last['id']} ({last['reason']}, from {last['current']} to {last['desired']})"
+    if len(later) == 1:
+        return f"Note: this also overrules the later decision {what}."
+    return f"Note: this also overrules {len(later)} later decisions, the last of them {what}."
+
+
+def _check(decision: Any, lines: Sequence[Any]) -> None:
     """Raise NothingToUndo if it changed nothing."""
     number, target, reason = decision["id"], decision["target"], decision["reason"]
     if decision["current"] == decision["desired"]:
@@ -117,7 +153,7 @@ def _check(api: Api, decision: Any) -> None:
             f"decision {number} changed nothing: it left {target} at {decision['current']} ({reason}), "
             "so there is nothing to undo"
         )
-    outcome = "dry_run" if decision["dryRun"] else decision["outcome"] or _outcome(api, decision)
+    outcome = "dry_run" if decision["dryRun"] else decision["outcome"] or _outcome(decision, lines)
     if outcome in _NOT_DONE:
         raise NothingToUndo(
             f"decision {number} would have taken {target} from {decision['current']} to {decision['desired']} "
@@ -125,10 +161,8 @@ def _check(api: Api, decision: Any) -> None:
         )
 
 
-def _outcome(api: Api, decision: Any) -> str:
+def _outcome(decision: Any, lines: Sequence[Any]) -> str:
     """What became of the decision's intent, which stands in a line of its own."""
     if not decision["intent"]:
         return ""
-    query = {key: decision[key] for key in ("namespace", "kind", "name")}
-    later = api.get("/api/v1/decisions", {**query, "since": decision["at"], "limit": MOST})["decisions"]
-    return next((e["outcome"] for e in later if e["intent"] == decision["intent"] and e["outcome"]), "")
+    return next((e["outcome"] for e in lines if e["intent"] == decision["intent"] and e["outcome"]), "")

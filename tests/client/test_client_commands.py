@@ -314,6 +314,45 @@ class TestUndo:
         (pin,) = known.made.store.overrides()
         assert (pin.comment, pin.ends_at - pin.starts_at) == ("costs", timedelta(minutes=30))
 
+    @pytest.mark.parametrize(
+        ("later", "told"),
+        [
+            pytest.param([(5, 6, {})], "the later decision 3 (ScaledUp, from 5 to 6).", id="one"),
+            pytest.param(
+                [(5, 6, {}), (6, 6, {}), (6, 4, {"reason": Reason.SCALED_DOWN})],
+                "2 later decisions, the last of them 6 (ScaledDown, from 6 to 4).",
+                id="two, and a hold between them",
+            ),
+        ],
+    )
+    def test_names_the_later_ones_that_it_overrules(
+        self, known: World, later: list[tuple[int, int, dict[str, Any]]], told: str
+    ) -> None:
+        """Whoever takes back an old decision takes back those that built on it, and is told in one sentence."""
+        number = known.decided(current=3, desired=5, ago=300, intent="a")
+        known.decided(current=3, desired=5, ago=299, intent="a", outcome=Outcome.APPLIED)
+        for place, (current, desired, more) in enumerate(later):
+            known.decided(current=current, desired=desired, ago=200 - place, intent=f"i{place}", **more)
+            if current != desired:
+                known.decided(
+                    current=current, desired=desired, ago=199.5 - place, intent=f"i{place}",
+                    outcome=Outcome.APPLIED, **more,
+                )  # fmt: skip
+        result = known.shell.run("undo", str(number), "--for", "30m")
+        assert result.stderr.splitlines() == [f"Note: this also overrules {told}"]
+
+    def test_says_nothing_of_later_ones_that_changed_nothing(self, known: World) -> None:
+        """Holds, dry runs, failed writes, and what was decided of another target or before."""
+        known.decided(current=1, desired=3, ago=400, intent="before")
+        number = known.decided(current=3, desired=5, ago=300, **applied())
+        known.decided(current=5, desired=5, ago=200)
+        known.decided(current=5, desired=6, ago=190, dry_run=True)
+        known.decided(current=5, desired=6, ago=180, intent="x")
+        known.decided(current=5, desired=6, ago=179, intent="x", outcome=Outcome.FAILED)
+        known.decided(current=5, desired=6, ago=170, target=OTHER, intent="y")
+        undone = known.shell.json("undo", str(number))
+        assert undone["overruled"] == []
+
     def test_finds_an_old_decision(self, known: World) -> None:
         """It is asked for by its id, however many came after."""
         number = known.decided(current=3, desired=5, ago=9000, **applied())
