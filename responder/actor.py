@@ -23,7 +23,18 @@ from responder.acting.pool import Pool
 from responder.acting.schedule import Schedule
 from responder.errors import Conflict, StoreUnavailable
 from responder.matchers import all_match, parse
-from responder.model import Commit, Delivery, Direction, Override, OverrideKind, Reason, Record, Silence, Span
+from responder.model import (
+    Commit,
+    Delivery,
+    Direction,
+    Override,
+    OverrideKind,
+    Reason,
+    Record,
+    Silence,
+    Span,
+    TargetRef,
+)
 from responder.nodes import keeps
 from responder.observe import Cluster, Values
 from responder.policy import Settings
@@ -163,6 +174,11 @@ class Actor:
     def leads(self) -> bool:
         """Whether this process is the one that acts."""
         return self._lease.held()
+
+    def changed(self, target: TargetRef) -> None:
+        """Somebody has changed a target, or what scales it: look at it, if any alert was ever about it."""
+        if self._leading and target.key in self._reasons:
+            self._wake(target.key, anew=True)
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act while elected, until `stop` is set; `beat` is called every second or so."""

@@ -308,7 +308,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A target and its scale, read live at one resourceVersion. `manager` holds `spec.replicas`."""
+    """A target and its scale at one resourceVersion. `manager` holds `spec.replicas`."""
 
     uid: str
     generation: int

@@ -41,6 +41,9 @@ class Cluster(Protocol):
     def workload(self, ref: TargetRef) -> Workload:
         """Object and scale live at one resourceVersion. 404 is a PermanentError with TargetGone."""
 
+    def seen(self, ref: TargetRef) -> Workload | None:
+        """As `workload`, from a watch that may be a moment behind; None without one. Never raises."""
+
     def pods(self, ref: TargetRef, workload: Workload) -> Pods: ...
 
     def ownership(self, ref: TargetRef, workload: Workload) -> Ownership: ...

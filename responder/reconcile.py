@@ -93,6 +93,8 @@ class _Turn:
     version: int
     settings: Settings
     now: datetime
+    seen: Workload | None
+    """The target as its watch shows it, when that will do; None to read it live."""
 
 
 class Reconciler:
@@ -137,14 +139,14 @@ class Reconciler:
                 now = self._clock()
         return Look(now + _AFTER_CONFLICTS, Reason.WRITE_CONFLICT)
 
-    def _look(self, key: str, now: datetime, anew: bool) -> Look:
+    def _look(self, key: str, now: datetime, anew: bool, live: bool = False) -> Look:
         found = self._records.record(key)
         if found is None:
             self._limits.leave(key)
             return Look()
         record, version = found
         settings = self._settings()
-        turn = _Turn(record, version, settings, now)
+        turn = _Turn(record, version, settings, now, None if live else self._seen(record))
         record = replace(alerts.prune(record, settings, now), unseen=False)
         if _is_over(record):
             return self._forget(turn)
@@ -156,26 +158,36 @@ class Reconciler:
         if policy is None and record.intent is None and record.outstanding is None:
             return self._stand_aside(turn, Settled(record), permitted)
         try:
-            live = self._cluster.workload(record.target)
+            workload = turn.seen or self._cluster.workload(record.target)
         except (TransientError, PermanentError) as error:
             gone = isinstance(error, PermanentError) and error.reason is Reason.TARGET_GONE
             settled = settle.account(record, None, now) if gone else Settled(record)
             return self._failed(turn, settled, error)
-        settled = settle.account(record, live, now)
+        settled = settle.account(record, workload, now)
         if policy is None:
             return self._stand_aside(turn, settle.withdraw(settled, now), permitted)
-        if failure and not anew and bars_writing(failure, live, record.uid, now):
+        if failure and not anew and bars_writing(failure, workload, record.uid, now):
             return self._store(turn, settle.withdraw(settled, now), Look(failure.retry_at, failure.reason))
-        return self._decide(turn, policy, live, settled)
+        return self._decide(turn, policy, workload, settled)
 
-    def _decide(self, turn: _Turn, policy: Policy, live: Workload, settled: Settled) -> Look:
+    def _seen(self, record: Record) -> Workload | None:
+        """What the watch shows, if it is what was known already: anything else is settled and dated from a live read.
+
+        Then also a watch that lags behind our own write is not believed.
+        """
+        if record.failure is not None:
+            return None
+        seen = self._cluster.seen(record.target)
+        return seen if seen is not None and settle.is_as_known(record, seen) else None
+
+    def _decide(self, turn: _Turn, policy: Policy, workload: Workload, settled: Settled) -> Look:
         key, now = turn.record.target.key, turn.now
         try:
             observed = observe(
                 turn.settings,
                 policy,
                 settled.record,
-                live,
+                workload,
                 cluster=self._cluster,
                 values=self._values,
                 people=self._people,
@@ -188,10 +200,12 @@ class Reconciler:
         if observed.pods.ready != settled.record.ready:
             record = replace(settled.record, ready=observed.pods.ready, pods_known_at=now)
             settled = replace(settled, record=record)
-        said = annotated(policy, turn.record.target, live).overrides
+        said = annotated(policy, turn.record.target, workload).overrides
         if said != settled.record.annotated:
             settled = replace(settled, record=replace(settled.record, annotated=said))
         decision = decide(policy, observed, settled.record, now)
+        if decision.acts and turn.seen is not None:
+            return self._look(key, now, anew=False, live=True)
         if decision.reason is Reason.BUDGET_SPENT:
             self._limits.wait(key, _wanted(policy, decision), _since(settled.record, now))
         elif not decision.acts:
@@ -199,7 +213,7 @@ class Reconciler:
         if not decision.acts:
             return self._hold(turn, observed, settle.withdraw(settled, now), decision)
         if decision.dry_run:
-            return self._rehearse(turn, live, observed, settle.withdraw(settled, now), decision)
+            return self._rehearse(turn, workload, observed, settle.withdraw(settled, now), decision)
         return self._act(turn, observed, settled, decision)
 
     # Below: the ways a look ends

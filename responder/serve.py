@@ -189,7 +189,6 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
     from responder.store.holder import this_process  # noqa: PLC0415
 
     cluster = KubeCluster(options.kubeconfig, on_call=observer.called)
-    cluster.keep_current()
     values = PrometheusValues(options.prometheus_urls, fresh=options.value_max_age)
     alertmanagers = [AlertmanagerClient(url) for url in options.alertmanager_urls]
     acting = actor.Actor(
@@ -204,6 +203,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         lookup=PodLookup(cluster, store.ring),
         nodes=cluster.nodes,
     )
+    cluster.keep_current(acting.changed)
     checks = {
         "kubernetes": cluster.check,
         **({"prometheus": values.check} if options.prometheus_urls else {}),

@@ -95,6 +95,11 @@ def _leaves_no_trace(intent: Intent) -> bool:
     return intent.to_replicas == 0 or not intent.manager
 
 
+def is_as_known(record: Record, seen: Workload) -> bool:
+    """True if nothing is open and nobody has changed the replicas: then there is nothing to settle or to date."""
+    return not _open(record) and (record.uid, record.replicas, record.manager) == _held(seen)
+
+
 def account(record: Record, live: Workload | None, now: datetime) -> Settled:
     """Settle the record's open intents against what is read live, charge what took effect, date foreign changes.
 
@@ -102,7 +107,7 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
     """
     if live is None or (record.uid and live.uid != record.uid):
         return _replaced(record, live, now)
-    if not _open(record) and (record.uid, record.replicas, record.manager) == _held(live):
+    if is_as_known(record, live):
         return Settled(record)
     found = [(intent, settle(intent, live)) for intent in _open(record)]
     effects = [(intent, verdict) for intent, verdict in found if verdict.outcome in _EFFECTS]

@@ -308,10 +308,15 @@ class FakeCluster:
         self.failing: dict[str, list[Exception]] = defaultdict(list)
         self.lost: dict[str, list[Exception]] = defaultdict(list)
         self.rehearsed: list[tuple[str, int]] = []
+        self.watched: dict[str, Workload] = {}
 
     def workload(self, ref: TargetRef) -> Workload:
         self._fail("workload")
         return self.server.read(ref)
+
+    def seen(self, ref: TargetRef) -> Workload | None:
+        """No watch, unless a test says what it shows."""
+        return self.watched.get(ref.key)
 
     def pods(self, ref: TargetRef, workload: Workload) -> Pods:
         self._fail("pods")

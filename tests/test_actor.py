@@ -20,6 +20,7 @@ from responder.model import (
     Reason,
     Record,
     StandingAlert,
+    TargetRef,
     Verdict,
 )
 from responder.policy import ActionBudget, Heartbeat, Hold
@@ -331,6 +332,45 @@ def test_what_a_person_does_to_a_workload_is_noticed_though_nothing_is_due(label
         world.clock.tick(seconds)
         until(lambda: world.record().foreign_at is not None)
         assert world.record().replicas == 5
+
+
+def test_what_a_watch_tells_is_looked_at_at_once():
+    """A scale by hand is noticed without any time passing; what no alert was ever about is nobody's business."""
+    world = World()
+    other = TargetRef("ns", "Deployment", "other")
+    world.server.add(other)
+    with running(world) as run:
+        deliver(world, alert())
+        until(lambda: world.replicas() == 3 and world.record().intent is None)
+        until(lambda: run.actor._schedule.idle(0))
+        world.server.replicas_write(REF, 5)
+        run.actor.changed(other)
+        run.actor.changed(REF)
+        until(lambda: world.record().foreign_at is not None)
+        assert world.record().replicas == 5
+        assert world.store.record(other.key) is None
+
+
+def test_a_target_that_comes_back_is_tried_at_once():
+    """Its failure would have waited five minutes."""
+    world = World()
+    world.server.delete()
+    with running(world) as run:
+        deliver(world, alert())
+        until(lambda: (found := world.store.record(REF.key)) and found[0].failure)
+        world.server.add(REF)
+        run.actor.changed(REF)
+        until(lambda: world.replicas() == 3)
+
+
+def test_who_does_not_lead_is_told_in_vain():
+    """A process without the lease looks at nothing, whatever its watch says."""
+    world, reads = World(), []
+    world.trace = reads.append
+    run = ActorRun(world)
+    run.actor.changed(REF)
+    assert len(run.actor._schedule) == 0
+    assert reads == []
 
 
 def test_settles_open_intents_first_at_start():

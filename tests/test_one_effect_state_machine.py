@@ -106,6 +106,8 @@ class OneEffect(RuleBasedStateMachine):
         self.underway: list[tuple[Notification, ...]] = []
         """Notifications that a sender has not delivered yet, or may deliver again."""
         self.hanging: list[Sent] = []
+        self.shown: dict[str, Workload] = {}
+        """What the watch shows, which may be long out of date."""
         self.effects: Counter[tuple[str, str]] = Counter()
         self.intents: dict[tuple[str, int], Intent] = {}
         """All that were ever stored, by the write that they announce."""
@@ -256,6 +258,11 @@ class OneEffect(RuleBasedStateMachine):
             Silence(f"s{name}", (f'alertname="{name}"',), self.now, ends_at, "ana", "test", self.now)
         )
 
+    @rule()
+    def the_watch_catches_up(self) -> None:
+        """It shows the target as it is now, and goes on showing that until it catches up again."""
+        self.shown = {REF.key: self.world.server.read(REF)}
+
     @rule(seconds=st.sampled_from([0.1, 1, 7, 60, 301, 700, 4000, -1, -60, -900]))
     def time_passes(self, seconds: float) -> None:
         """Forwards, or somebody sets the clock back."""
@@ -393,6 +400,7 @@ class OneEffect(RuleBasedStateMachine):
             self._step(step)
 
         cluster = Watched(self, trace)
+        cluster.watched = self.shown
         cluster.hangs = hangs
         if fails is not None:
             call, error, lost = fails

@@ -55,6 +55,71 @@ def test_looks_without_news_write_nothing():
     assert world.replicas() == 3
 
 
+def watched(world, **shown):
+    """The target was looked at, and its watch shows it as it is, or otherwise where said."""
+    world.look()
+    world.look()
+    world.cluster.watched[REF.key] = replace(world.server.read(REF), **shown)
+    reads = []
+    world.trace = reads.append
+    return reads
+
+
+def test_what_the_watch_shows_is_enough_to_hold():
+    """A look that finds nothing to do reads no target, and takes what people have annotated from the watch."""
+    world = firing()
+    reads = watched(world, annotations={"gpu-responder.io/paused": "yes"})
+    assert not world.look().acted
+    assert "workload" not in reads
+    assert [override.kind for override in world.record().annotated] == [OverrideKind.PAUSE]
+
+
+def test_nothing_is_written_on_the_watch_s_word():
+    """What is to be done is decided again on a live read: here a person has scaled meanwhile, unseen by the watch."""
+    stepping = trigger("scale_up", Direction.UP, max_steps=None)
+    cooling = replace(policy().scale_up, cooldown=timedelta(seconds=30))
+    world = firing(settings=settings(policy(triggers=(stepping,), scale_up=cooling, max_replicas=9)))
+    reads = watched(world)
+    world.server.replicas_write(REF, 7)
+    world.clock.tick(31)
+    world.look()
+    assert reads.index("workload") < reads.index("commit")
+    assert world.record().foreign_at == world.clock.now
+    assert world.replicas() in (7, 8)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param({"replicas": 2, "manager": "helm"}, id="it lags behind our own write"),
+        pytest.param({"replicas": 7}, id="somebody has scaled"),
+        pytest.param({"manager": "kubectl"}, id="somebody has taken the field over"),
+        pytest.param({"uid": "other"}, id="it was made anew"),
+    ],
+)
+def test_a_watch_that_shows_something_else_is_no_account_of_it(shown):
+    """Effects and foreign changes are told from a live read alone."""
+    world = firing()
+    before = world.record(), len(world.store.entries)
+    reads = watched(world, **shown)
+    known = world.record()
+    assert not world.look().acted
+    assert "workload" in reads
+    assert (world.record().replicas, world.record().foreign_at) == (known.replicas, known.foreign_at)
+    assert before[0] != known
+
+
+def test_after_a_failure_the_target_is_read():
+    """What the API server refused is not for the watch to allow."""
+    world = firing()
+    world.cluster.failing["scale"].append(FORBIDDEN)
+    reads = watched(world)
+    world.clock.tick(1)
+    world.look()
+    assert world.record().failure is not None
+    assert "workload" in reads
+
+
 def test_a_write_is_looked_at_once_more():
     """Whether somebody reverts a write is noticed within a minute."""
     world = firing()

@@ -18,6 +18,7 @@ from responder.kube.nodes import Nodes
 from responder.kube.ownership import Owners
 from responder.kube.pods import PodState, count, listed
 from responder.kube.resolve import Resolver
+from responder.kube.targets import News
 from responder.kube.workloads import Details, Workloads
 from responder.model import Ownership, Pods, Reason, TargetRef, Workload
 from responder.policy import Rejection
@@ -66,19 +67,35 @@ class KubeCluster:
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()
 
-    def keep_current(self) -> None:
-        """Keep pods, autoscalers and nodes current by watches from now on, where the rights allow.
+    def keep_current(self, news: News = lambda ref: None) -> None:  # noqa: ARG005
+        """Keep targets, pods, autoscalers and nodes current by watches from now on, where the rights allow.
 
-        For the process that acts. Without it, or while a watch is not current, they are read when asked for.
+        For the process that acts; `news` is told of targets that somebody else has changed. Without it, or while
+        a watch is not current, they are read when asked for.
         """
         if self._mirrors is None:
-            self._mirrors = Mirrors(self.connection, self.discovery)
+            self._mirrors = Mirrors(self.connection, self.discovery, news)
             self._owners.mirrors = self._mirrors
             self._inventory.mirrors = self._mirrors
 
     def workload(self, ref: TargetRef) -> Workload:
         """The object and its scale, live, at one resourceVersion."""
         return self._workloads.read(ref)
+
+    def seen(self, ref: TargetRef) -> Workload | None:
+        """The workload as its watch last showed it: a moment old, and never enough to act on. Never raises.
+
+        None while there is no current watch, while it is on its way out, and for kinds that must be asked for their
+        scale.
+        """
+        try:
+            sighting = self._mirrors.target(ref) if self._mirrors else None
+            if sighting is None or sighting.details is None or sighting.leaving:
+                return None
+            self._workloads.keep(ref, sighting.details)
+            return self._workloads.within(ref.namespace, sighting.workload)
+        except ResponderError:
+            return None
 
     def scale(self, ref: TargetRef, workload: Workload, replicas: int, *, dry_run: bool = False) -> Workload:
         """Write the scale if the workload is still as read; the workload as it is afterwards.

@@ -3,15 +3,19 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from responder.kube.capacity import Node
 from responder.kube.connection import Connection
-from responder.kube.discovery import Discovery
+from responder.kube.discovery import Discovery, Resource
 from responder.kube.mirror import Mirror, Sink
+from responder.kube.objects import Anything
 from responder.kube.ownership import KEDA, Autoscaler, Target
 from responder.kube.pods import Pod, PodState
+from responder.kube.targets import Names, News, Sighting, TargetView
 from responder.kube.views import AutoscalerView, NodeView, PodView
+from responder.model import TargetRef
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -54,22 +58,47 @@ class _Scoped(Generic[T, V]):
                 kept.mirror.stop()
 
 
-class Mirrors:
-    """Pods, autoscalers and nodes, kept current by watches. Answers None where a read must do."""
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The mirrors of a kind of targets. `before`: those that were read while the mirror was not there yet."""
 
-    def __init__(self, connection: Connection, discovery: Discovery) -> None:
+    scoped: _Scoped[Anything, TargetView]
+    before: Names
+
+
+class Mirrors:
+    """Targets, pods, autoscalers and nodes, kept current by watches. Answers None where a read must do.
+
+    `news` is told of targets that have changed, and of those whose autoscalers have.
+    """
+
+    def __init__(self, connection: Connection, discovery: Discovery, news: News) -> None:
         self._connection = connection
         self._discovery = discovery
+        self._news = news
+        self._lock = threading.Lock()
+        self._kinds: dict[tuple[str, str], _Kind] = {}
         self._pods = _Scoped(self._make(PodView, Pod, "pods", _core("pods")))
         self._nodes = _Scoped(self._make(NodeView, Node, "nodes", lambda namespace: "/api/v1/nodes"))  # noqa: ARG005
         self._autoscalers = {
-            "HorizontalPodAutoscaler": _Scoped(
-                self._make(AutoscalerView, Autoscaler, "HorizontalPodAutoscalers", _hpas)
-            ),
-            "ScaledObject": _Scoped(
-                self._make(AutoscalerView, Autoscaler, "ScaledObjects", self._scaled_objects)
-            ),
+            kind: _Scoped(self._make(lambda: AutoscalerView(news), Autoscaler, f"{kind}s", where))
+            for kind, where in (
+                ("HorizontalPodAutoscaler", _hpas),
+                ("ScaledObject", self._scaled_objects),
+            )
         }
+
+    def target(self, ref: TargetRef) -> Sighting | None:
+        """A target as its watch shows it. The first question about a kind begins the watch."""
+        resource = self._discovery.find(ref.group, ref.kind)
+        if resource is None or not resource.scalable:
+            return None
+        kind = self._kind(resource)
+        view = kind.scoped.view(ref.namespace)
+        if view is None:
+            kind.before.add((ref.namespace, ref.name))
+            return None
+        return view.get(ref.namespace, ref.name)
 
     def pods(self, namespace: str, selector: str) -> list[PodState] | None:
         """The pods that a selector selects."""
@@ -99,6 +128,21 @@ class Mirrors:
         self._nodes.stop()
         for autoscalers in self._autoscalers.values():
             autoscalers.stop()
+        with self._lock:
+            for kind in self._kinds.values():
+                kind.scoped.stop()
+
+    def _kind(self, resource: Resource) -> _Kind:
+        key = (resource.group, resource.kind)
+        with self._lock:
+            known = self._kinds.get(key)
+            if known is None:
+                before: Names = set()
+                where = _of(self._discovery, *key)
+                view = partial(TargetView, resource, self._news, before)
+                scoped = _Scoped(self._make(view, Anything, resource.words, where))
+                known = self._kinds[key] = _Kind(scoped, before)
+            return known
 
     def _make(
         self, view: Callable[[], V], shape: type[T], words: str, where: Callable[[str], str | None]
@@ -114,6 +158,16 @@ class Mirrors:
     def _scaled_objects(self, namespace: str) -> str | None:
         resource = self._discovery.find(KEDA, "ScaledObject")
         return resource.path(namespace) if resource else None
+
+
+def _of(discovery: Discovery, group: str, kind: str) -> Callable[[str], str | None]:
+    """Asked anew each time: the version that the server prefers may change."""
+
+    def where(namespace: str) -> str | None:
+        resource = discovery.find(group, kind)
+        return resource.path(namespace) if resource else None
+
+    return where
 
 
 def _core(plural: str) -> Callable[[str], str]:

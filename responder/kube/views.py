@@ -7,6 +7,8 @@ from responder.kube import selectors
 from responder.kube.capacity import Node
 from responder.kube.ownership import Autoscaler, Target
 from responder.kube.pods import Pod, PodState, state_of
+from responder.kube.targets import News
+from responder.model import TargetRef
 
 _Names = dict[str, set[str]]
 
@@ -85,9 +87,11 @@ class PodView:
 
 
 class AutoscalerView:
-    """Autoscalers of one kind, by what they scale."""
+    """Autoscalers of one kind, by what they scale. `news` is told of targets that gain or lose one."""
 
-    def __init__(self) -> None:
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._listed = False
         self._lock = threading.Lock()
         self._targets: dict[tuple[str, str], Target | None] = {}
         self._names: dict[tuple[str, Target], set[str]] = {}
@@ -95,24 +99,36 @@ class AutoscalerView:
     def replace(self, items: Iterable[Autoscaler]) -> None:
         found = list(items)
         with self._lock:
-            self._targets.clear()
-            self._names.clear()
+            before = self._names.keys() if self._listed else None
+            self._targets, self._names = {}, {}
             for item in found:
                 self._add(item)
+            self._listed = True
+            changed = before ^ self._names.keys() if before is not None else set()
+        self._tell(changed)
 
     def put(self, item: Autoscaler) -> None:
         with self._lock:
+            before = self._targets.get((item.metadata.namespace, item.metadata.name))
             self._remove(item)
             self._add(item)
+        if before != item.target:
+            self._tell((item.metadata.namespace, target) for target in (before, item.target) if target)
 
     def drop(self, item: Autoscaler) -> None:
         with self._lock:
+            before = self._targets.get((item.metadata.namespace, item.metadata.name))
             self._remove(item)
+        self._tell([(item.metadata.namespace, before)] if before else ())
 
     def of(self, namespace: str, target: Target) -> str:
         """The name of one that scales the target; "" if there is none."""
         with self._lock:
             return min(self._names.get((namespace, target), ()), default="")
+
+    def _tell(self, scaled: Iterable[tuple[str, Target]]) -> None:
+        for namespace, (group, kind, name) in scaled:
+            self._news(TargetRef(namespace, kind, name, group))
 
     def _add(self, item: Autoscaler) -> None:
         meta = item.metadata

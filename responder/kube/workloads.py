@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,20 +68,17 @@ class Workloads:
                 Reason.NAMESPACE_TERMINATING,
             )
         found, scale = self._both(ref, resource)
-        meta = found.metadata
-        if meta.deletion_timestamp:
+        if found.metadata.deletion_timestamp:
             raise PermanentError(f"{ref} is being deleted.", Reason.TARGET_GONE)
-        entries = meta.managed_fields or []
-        replicas = scale.replicas if scale else int((found.spec or {})["replicas"])
-        self._keep(ref, _details(found, scale))
-        return Workload(
-            uid=meta.uid,
-            generation=meta.generation,
-            resource_version=meta.resource_version,
-            replicas=replicas,
-            manager=holder(entries, self._path(resource, found)),
-            annotations=meta.annotations or {},
-            namespace_annotations=namespace.annotations or {},
+        self.keep(ref, details_of(found, scale))
+        read = workload_of(found, scale, self._path(resource, found))
+        return replace(read, namespace_annotations=namespace.annotations or {})
+
+    def within(self, namespace: str, seen: Workload) -> Workload | None:
+        """What a watch has shown, with its namespace's annotations; None if the namespace is on its way out."""
+        meta = self._namespace(namespace)
+        return (
+            None if meta.deletion_timestamp else replace(seen, namespace_annotations=meta.annotations or {})
         )
 
     def write(self, ref: TargetRef, workload: Workload, replicas: int, dry_run: bool) -> Workload:
@@ -121,8 +118,8 @@ class Workloads:
         if known is not None and known.resource_version == workload.resource_version:
             return known
         resource = self._resource(ref)
-        details = _details(*self._both(ref, resource))
-        self._keep(ref, details)
+        details = details_of(*self._both(ref, resource))
+        self.keep(ref, details)
         return details
 
     def _both(self, ref: TargetRef, resource: Resource) -> tuple[Anything, Scale | None]:
@@ -130,9 +127,7 @@ class Workloads:
         path = resource.path(ref.namespace, ref.name)
         for _ in range(_SAME_VERSION_TRIES):
             found = self._ask(ref, lambda: self._connection.get(path, Anything, f"read {ref}"))
-            if (ref.group, resource.kind) in _OWN_SCALE and isinstance(
-                (found.spec or {}).get("replicas"), int
-            ):
+            if tells_its_scale(resource, found):
                 return found, None
             scale = self._ask(
                 ref, lambda: self._connection.get(f"{path}/scale", Scale, f"read the scale of {ref}")
@@ -186,7 +181,8 @@ class Workloads:
         self._namespaces[name] = (meta, until)
         return meta
 
-    def _keep(self, ref: TargetRef, details: Details) -> None:
+    def keep(self, ref: TargetRef, details: Details) -> None:
+        """Answer with these while the workload is at their version."""
         with self._lock:
             self._details[ref.key] = details
             self._details.move_to_end(ref.key)
@@ -194,7 +190,28 @@ class Workloads:
                 self._details.popitem(last=False)
 
 
-def _details(found: Anything, scale: Scale | None) -> Details:
+def tells_its_scale(resource: Resource, found: Anything) -> bool:
+    """Whether the object alone says all that its scale does."""
+    replicas = (found.spec or {}).get("replicas")
+    return (resource.group, resource.kind) in _OWN_SCALE and isinstance(replicas, int)
+
+
+def workload_of(found: Anything, scale: Scale | None = None, path: Sequence[str] = SPEC_REPLICAS) -> Workload:
+    """The object without its namespace. Its replicas are the scale's or, without one, its own; 0 if it has none."""
+    meta = found.metadata
+    own = (found.spec or {}).get("replicas")
+    return Workload(
+        uid=meta.uid,
+        generation=meta.generation,
+        resource_version=meta.resource_version,
+        replicas=scale.replicas if scale else own if isinstance(own, int) else 0,
+        manager=holder(meta.managed_fields or [], path),
+        annotations=meta.annotations or {},
+    )
+
+
+def details_of(found: Anything, scale: Scale | None = None) -> Details:
+    """Without a scale, the object is one that tells its own."""
     spec, status = found.spec or {}, found.status or {}
     if scale is not None:
         selector = scale.status.selector if scale.status else ""

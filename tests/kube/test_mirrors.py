@@ -1,8 +1,10 @@
 """Watches keep pods, autoscalers and nodes current, lose nothing, and give way to reads while they are not."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,10 +24,17 @@ from tests.kube.fake_api import RECORDINGS
 from tests.kube.objects import node, pod
 
 VLLM = TargetRef("rec", "Deployment", "vllm")
+SERVER = TargetRef("rec", "Server", "s", "example.com")
 PODS = "/api/v1/namespaces/rec/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/rec/deployments"
+SERVERS = "/apis/example.com/v1/namespaces/rec/servers"
 HPAS = "/apis/autoscaling/v2/namespaces/rec/horizontalpodautoscalers"
 DEPLOYMENT = next(e["request"]["body"] for e in RECORDINGS if e["name"] == "deployment-create")
 HPA = next(e["request"]["body"] for e in RECORDINGS if e["name"] == "hpa-create")
+DEFINITION, CUSTOM = (
+    next(e["request"]["body"] for e in RECORDINGS if e["name"] == name)
+    for name in ("crd-create", "cr-create")
+)
 WITHIN = User(
     "within",
     rules=(
@@ -55,7 +64,7 @@ class World:
         self.folder = folder
         self.admin = self.cluster("admin")
         self.post("/api/v1/namespaces", {"metadata": {"name": "rec"}}, "v1", "Namespace")
-        self.post("/apis/apps/v1/namespaces/rec/deployments", DEPLOYMENT)
+        self.post(DEPLOYMENTS, DEPLOYMENT)
 
     def cluster(self, token: str) -> KubeCluster:
         return KubeCluster(str(self.server.kubeconfig(self.folder / token, token)), timeout=2, deadline=4)
@@ -68,7 +77,7 @@ class World:
         patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = msgspec.json.encode(body) if body is not None else None
         self.admin.connection.send(
-            Call(method, path, f"{method} {path}", data=data, content_type=patch), msgspec.Raw
+            Call(method, path, f"{method} {path}", {"fieldManager": "kubectl"}, data, patch), msgspec.Raw
         )
 
     def add_pod(self, name: str, *, ready: bool = True, gpus: int = 0, on: str = "n") -> None:
@@ -106,6 +115,20 @@ def live(world: World) -> Iterator[KubeCluster]:
     until(lambda: current(cluster))
     yield cluster
     cluster.close()
+
+
+@contextlib.contextmanager
+def watching(world: World, ref: TargetRef = VLLM) -> Iterator[tuple[KubeCluster, list[TargetRef]]]:
+    """A cluster that watches the target's kind, and what it tells from now on."""
+    told: list[TargetRef] = []
+    cluster = world.cluster("admin")
+    cluster.keep_current(told.append)
+    with contextlib.closing(cluster):
+        cluster.workload(ref)
+        cluster.seen(ref)
+        until(lambda: ref in told)  # it was read before it was watched
+        told.clear()
+        yield cluster, told
 
 
 def current(cluster: KubeCluster, namespace: str = "") -> bool:
@@ -171,6 +194,115 @@ def test_cut_connections_lose_nothing(world: World, live: KubeCluster) -> None:
         if r["path"] == "/api/v1/pods" and "watch" in r["query"]
     ]
     assert watches[-1] > watches[0], "goes on from the last change seen, not from the list"
+
+
+def test_a_watched_target_is_seen_without_reads(world: World, live: KubeCluster) -> None:
+    """What the watch shows is what a read answers; status moves it on, and other tools' annotations are left out."""
+    live.workload(VLLM)
+    until(lambda: live.seen(VLLM))
+    reads = world.reads(f"{DEPLOYMENTS}/vllm")
+    world.send(
+        "PATCH",
+        f"{DEPLOYMENTS}/vllm",
+        {"metadata": {"annotations": {"gpu-responder.io/paused": "yes", "a": "b"}}},
+    )
+    until(lambda: (seen := live.seen(VLLM)) and seen.annotations)
+    seen = live.seen(VLLM)
+    assert seen is not None
+    live.ownership(VLLM, seen)
+    live.pods(VLLM, seen)
+    assert world.reads(f"{DEPLOYMENTS}/vllm") == reads
+    read = live.workload(VLLM)
+    assert seen.annotations == {"gpu-responder.io/paused": "yes"}
+    assert replace(read, annotations=seen.annotations) == seen
+
+
+NEWS = {
+    "an annotation for us": {"metadata": {"annotations": {"gpu-responder.io/paused": "yes"}}},
+    "a scale by hand": {"spec": {"replicas": 7}},
+    "another template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
+}
+
+
+@pytest.mark.parametrize("change", NEWS.values(), ids=NEWS.keys())
+def test_what_people_change_is_news(world: World, change: dict) -> None:
+    """The actor learns of it within a moment, and of exactly the target that it was done to."""
+    with watching(world) as (cluster, told):
+        world.send("PATCH", f"{DEPLOYMENTS}/vllm", change)
+        until(lambda: told == [VLLM])
+        read, seen = cluster.workload(VLLM), cluster.seen(VLLM)
+        assert seen is not None
+        assert (seen.replicas, seen.resource_version) == (read.replicas, read.resource_version)
+
+
+def test_what_goes_and_comes_back_is_news(world: World) -> None:
+    """A target that is deleted, and one that is made anew."""
+    with watching(world) as (cluster, told):
+        world.send("DELETE", f"{DEPLOYMENTS}/vllm", None)
+        until(lambda: VLLM in told)
+        until(lambda: cluster.seen(VLLM) is None)
+        told.clear()
+        world.post(DEPLOYMENTS, DEPLOYMENT)
+        until(lambda: VLLM in told)
+
+
+def test_what_nobody_has_to_look_at_is_no_news(world: World) -> None:
+    """Neither status, nor a scale write of our own; nor is the watch's word for anything else lost by them."""
+    with watching(world) as (cluster, told):
+        world.send("PATCH", f"{DEPLOYMENTS}/vllm/status", {"status": {"readyReplicas": 1}})
+        cluster.scale(VLLM, cluster.workload(VLLM), 5)
+        until(lambda: (seen := cluster.seen(VLLM)) and seen.replicas == 5)
+        assert told == []
+        world.send("PATCH", f"{DEPLOYMENTS}/vllm", {"spec": {"replicas": 4}})
+        until(lambda: told == [VLLM])
+
+
+def test_what_changed_while_nothing_was_watched_is_news(world: World) -> None:
+    """Between a read and the first list, and while the connection was cut so long that all is listed again."""
+    told: list[TargetRef] = []
+    cluster = world.cluster("admin")
+    world.server.faults.set([{"path": "^/apis/apps/v1/deployments", "fault": "reset"}])
+    cluster.keep_current(told.append)
+    cluster.workload(VLLM)
+    assert cluster.seen(VLLM) is None
+    assert told == []
+    world.server.faults.clear()
+    until(lambda: told == [VLLM])
+    world.server.faults.set([{"path": "^/apis/apps/v1/deployments", "fault": "reset"}])
+    told.clear()
+    world.server.cut()
+    world.send("PATCH", f"{DEPLOYMENTS}/vllm", {"spec": {"replicas": 7}})
+    for number in range(40):  # more changes than the server remembers
+        world.post("/api/v1/namespaces", {"metadata": {"name": f"n{number}"}}, "v1", "Namespace")
+    world.server.faults.clear()
+    until(lambda: told == [VLLM])
+    cluster.close()
+
+
+def test_a_custom_kind_is_watched_for_news_and_read_for_its_scale(world: World) -> None:
+    """Its object does not say where its replicas are, so only its scale does."""
+    world.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+    world.post(SERVERS, CUSTOM)
+    with watching(world, SERVER) as (cluster, told):
+        assert cluster.seen(SERVER) is None
+        world.send("PATCH", f"{SERVERS}/s", {"spec": {"workers": 3}})
+        until(lambda: told == [SERVER])
+        assert cluster.seen(SERVER) is None
+        assert cluster.workload(SERVER).replicas == 3
+
+
+def test_targets_that_must_not_be_listed_are_read(world: World) -> None:
+    """Without the right to list them nobody is told of anything: looks come when they are due."""
+    told: list[TargetRef] = []
+    cluster = world.cluster("within")
+    cluster.keep_current(told.append)
+    until(lambda: cluster.seen(VLLM) is None and world.reads(DEPLOYMENTS))  # refused, here as everywhere
+    assert cluster.seen(VLLM) is None
+    assert cluster.workload(VLLM).replicas == 2
+    world.send("PATCH", f"{DEPLOYMENTS}/vllm", {"spec": {"replicas": 7}})
+    assert cluster.workload(VLLM).replicas == 7
+    assert told == []
+    cluster.close()
 
 
 def test_version_too_old_lists_again(world: World, live: KubeCluster) -> None:
@@ -318,12 +450,25 @@ def test_autoscalers_change_their_target() -> None:
         ref = {"scaleTargetRef": {"name": target}}
         return msgspec.convert({"metadata": {"name": name, "namespace": "rec"}, "spec": ref}, Autoscaler)
 
-    view = AutoscalerView()
+    told: list[str] = []
+
+    def news() -> list[str]:
+        names, told[:] = sorted(told), []
+        return names
+
+    view = AutoscalerView(lambda ref: told.append(ref.name))
     view.replace([scaler("h", "a"), scaler("g", "a")])
     assert view.of("rec", ("apps", "Deployment", "a")) == "g"
+    assert news() == [], "what is listed first is no news"
     view.put(scaler("g", "b"))
     assert view.of("rec", ("apps", "Deployment", "a")) == "h"
     assert view.of("rec", ("apps", "Deployment", "b")) == "g"
+    assert news() == ["a", "b"]
+    view.put(scaler("g", "b"))
+    assert news() == [], "its status is no news"
     view.drop(scaler("h", "a"))
     assert view.of("rec", ("apps", "Deployment", "a")) == ""
     assert view.of("other", ("apps", "Deployment", "b")) == ""
+    assert news() == ["a"]
+    view.replace([scaler("g", "c")])
+    assert news() == ["b", "c"], "what changed while nobody watched"
