@@ -12,7 +12,7 @@ from rich.text import Text
 from responder.client import times
 from responder.client.connection import completing, config, with_api
 from responder.client.http import Api, segment
-from responder.client.overrides import end_options, ending, user, whole_id
+from responder.client.overrides import author, end_options, ending, user, whole_id
 from responder.client.overrides_view import ends, short_id
 from responder.client.tables import Column, console, output_option, print_json, say, show, styled
 from responder.matchers import Matcher, parse
@@ -74,11 +74,12 @@ def add(
     starts = times.now()
     end = ending(for_, until)
     ends = until or starts + timedelta(seconds=end["durationSeconds"])
-    who = created_by or user()
     if place == "alertmanager":
-        identity, where = _in_alertmanager(alertmanager_url, read, starts, ends, who, comment)
+        identity, where = _in_alertmanager(
+            alertmanager_url, read, starts, ends, created_by or user(), comment
+        )
     else:
-        body = _body(read, starts, ends, who, comment)
+        body = {**_body(read, starts, ends, comment), **author(api, created_by)}
         identity, where = str(api.post(PATH, body)["silenceID"]), ""
     if output == "json":
         print_json({"silenceID": identity})
@@ -149,9 +150,7 @@ def _read(texts: Sequence[str]) -> tuple[Matcher, ...]:
         raise click.UsageError(str(error)) from None
 
 
-def _body(
-    matchers: Sequence[Matcher], starts: datetime, ends: datetime, who: str, comment: str
-) -> dict[str, Any]:
+def _body(matchers: Sequence[Matcher], starts: datetime, ends: datetime, comment: str) -> dict[str, Any]:
     return {
         "matchers": [
             {
@@ -164,7 +163,6 @@ def _body(
         ],
         "startsAt": times.stamp(starts),
         "endsAt": times.stamp(ends),
-        "createdBy": who,
         "comment": comment,
     }
 

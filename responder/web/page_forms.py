@@ -109,9 +109,8 @@ def _silence(given: dict[str, str]) -> dict[str, Any]:
         ],
         "startsAt": stamp(now),
         "endsAt": until,
-        "createdBy": given.get("createdBy") or identity().name,
     }
-    return {**body, **({"comment": given["comment"]} if "comment" in given else {})}
+    return body | {key: given[key] for key in ("createdBy", "comment") if key in given}
 
 
 def _end(given: dict[str, str]) -> dict[str, Any]:

@@ -459,6 +459,10 @@ class TestAccess:
             token = {"GPU_RESPONDER_TOKEN_FILE": str(tmp_path / "token")}
             at.shell.run("freeze", "--all", "--for", "2h", "--comment", "x", env=token)
             assert at.made.store.overrides()[0].created_by == "operator"
+            silence = ("silence", "add", "GpuIdle", "--for", "2h", "--comment", "x")
+            at.shell.run(*silence, env=token)
+            at.shell.run(*silence, "--created-by", "ben", env=token)
+            assert {each.created_by for each in at.made.store.silences()} == {"operator", "ben"}
 
 
 def test_writes_that_were_under_way_are_told(at: World) -> None:

@@ -246,6 +246,22 @@ class TestExpiring:
         assert shown["status"]["state"] == "expired"
 
 
+class TestAuthor:
+    @pytest.mark.parametrize(
+        ("said", "author"),
+        [
+            pytest.param("ana", "ana", id="whoever amtool says"),
+            pytest.param(..., "operator", id="the token's name unless it is said"),
+        ],
+    )
+    def test_is_kept_and_the_audit_names_the_token(self, people: Api, said: Any, author: str) -> None:
+        """A name only claims; what is proved stands beside it in any case."""
+        identity = put(people, asked(createdBy=said))
+        assert one(people, identity)["createdBy"] == author
+        [line] = people.store.audits(9)
+        assert (line.who, line.after.endswith(f" by {author}")) == ("operator", True)
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("body", "sentence"),
