@@ -77,7 +77,7 @@ _TOLD_OTHERWISE = frozenset(
 _UNTOLD = timedelta(minutes=1)
 _UNTOLD_QUIET = timedelta(minutes=5)
 _UNTOLD_PER_SECOND = 20
-"""The price of noticing what is written on workloads: at most so many reads a second, over all targets."""
+"""The price of noticing what no watch tells: at most so many looks a second, over all targets."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 log = logging.getLogger(__name__)
@@ -424,7 +424,9 @@ class Actor:
         return self._no_later_than(look, now)
 
     def _no_later_than(self, look: Look, now: datetime) -> datetime | None:
-        """When to look again, though nothing is due: annotations and people's own scales tell nobody."""
+        """When to look again, though nothing is due: annotations on a namespace tell nobody, nor do targets that
+        must not be watched.
+        """
         if look.reason is None or look.reason in _TOLD_OTHERWISE:
             return look.look_again_at
         wait = _UNTOLD_QUIET if look.reason in _QUIET else _UNTOLD

@@ -73,6 +73,7 @@ def _of_targets(policy: Policy, namespace: str, plural: Plural, keda: bool) -> s
         rights |= _each("get", group, resource, namespace)
         # What owns a pod by way of a ReplicaSet is scaled instead of it.
         if template is not None or kind != "ReplicaSet":
+            rights |= _each("list watch", group, resource, namespace)
             rights |= _each("get update", group, resource, namespace, "scale")
     return rights
 

@@ -58,10 +58,12 @@ def test_of_a_policy_with_a_target() -> None:
         "get rollouts.argoproj.io in inference",
         "get rollouts/scale.argoproj.io in inference",
         "list pods in inference",
+        "list rollouts.argoproj.io in inference",
         "list horizontalpodautoscalers.autoscaling in inference",
         "patch events in inference",
         "update rollouts/scale.argoproj.io in inference",
         "watch pods in inference",
+        "watch rollouts.argoproj.io in inference",
         "watch horizontalpodautoscalers.autoscaling in inference",
     ]
 

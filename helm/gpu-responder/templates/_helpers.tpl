@@ -101,8 +101,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- range .Values.rbac.workloads }}{{ $scales = append $scales (printf "%s/scale" .) }}{{ end }}
 {{- if $scales }}
 - apiGroups: [apps]
-  resources: {{ append .Values.rbac.workloads "replicasets" | uniq | toJson }}
+  resources: {{ .Values.rbac.workloads | toJson }}
+  verbs: [get, list, watch]
+{{- if not (has "replicasets" .Values.rbac.workloads) }}
+- apiGroups: [apps]
+  resources: [replicasets]
   verbs: [get]
+{{- end }}
 - apiGroups: [apps]
   resources: {{ $scales | toJson }}
   verbs: [get, update]
@@ -110,7 +115,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- range .Values.rbac.customResources }}
 - apiGroups: [{{ .apiGroup | quote }}]
   resources: [{{ .resource | quote }}]
-  verbs: [get]
+  verbs: [get, list, watch]
 - apiGroups: [{{ .apiGroup | quote }}]
   resources: [{{ printf "%s/scale" .resource | quote }}]
   verbs: [get, update]
