@@ -101,7 +101,9 @@ def needs(role: Role | None) -> Callable[[V], V]:
 
 def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flask:
     """The application with the webhook, the operations routes and whatever blueprints are added."""
-    from responder.web.operations import operations  # noqa: PLC0415 - it uses what is defined here
+    # They use what is defined here.
+    from responder.web.openapi import refuse_undescribed  # noqa: PLC0415
+    from responder.web.operations import operations  # noqa: PLC0415
 
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
@@ -110,6 +112,7 @@ def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flas
     for blueprint in blueprints:
         app.register_blueprint(blueprint)
     app.before_request(_guard)
+    app.before_request(refuse_undescribed)
     app.after_request(_secure)
     app.register_error_handler(Refused, _refused)
     app.register_error_handler(StoreUnavailable, _unavailable)

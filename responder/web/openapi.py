@@ -5,13 +5,13 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from responder.model import Reason
 from responder.web.answers import answer
 from responder.web.app import needs
 from responder.web.auth import Role
-from responder.web.queries import MAX_LIMIT
+from responder.web.queries import MAX_LIMIT, refuse_unknown
 from responder.web.shapes import FLAG, TEXT, TIME, Schema, many, ref, schemas
 
 openapi = Blueprint("openapi", __name__, url_prefix="/api/v1")
@@ -109,9 +109,8 @@ OPERATIONS = (
             query("kind", TEXT, "Exactly."),
             query("name", TEXT, "Exactly."),
             query("reason", {"type": "string", "enum": ["", *(each.value for each in Reason)]}, "Exactly."),
-            query("id", {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The one of this number."),
             query("since", TIME, "Not before."),
-            query("id", {"type": "integer", "minimum": 0, "maximum": 10**17}, "The one of this id."),
+            query("id", {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The one of this number."),
             _LIMIT,
             _flag("inputs", "With what each was decided from."),
             _HAVE,
@@ -187,6 +186,22 @@ OPERATIONS = (
 )  # fmt: skip
 
 
+_OURS = "/api/v1/"
+"""Here a parameter that is not described is refused; Alertmanager's clients may send what they like."""
+
+
+def refuse_undescribed() -> None:
+    """Refuse the request's parameters that its operation does not have. Raises BadRequest."""
+    rule = request.url_rule
+    if rule is None or not rule.rule.startswith(_OURS):
+        return
+    path = rule.rule.replace("<", "{").replace(">", "}")
+    method = {"HEAD": "get"}.get(request.method, request.method.lower())
+    operation = next((each for each in OPERATIONS if (each.method, each.path) == (method, path)), None)
+    if operation is not None:
+        refuse_unknown([each["name"] for each in operation.parameters if each["in"] == "query"])
+
+
 @openapi.get("/openapi.json")
 @needs(None)
 def described() -> Response:
@@ -222,6 +237,8 @@ def description() -> dict[str, Any]:
 def _described(operation: Operation) -> dict[str, Any]:
     role = operation.role
     statuses = dict(operation.answers) if role is None else {**operation.answers, 401: "Error", 429: "Error"}
+    if operation.path.startswith(_OURS):
+        statuses[400] = "Error"
     security: list[Schema] = [] if role is None else [{"bearer": []}, {"basic": []}]
     described: dict[str, Any] = {
         "summary": operation.summary,

@@ -1,16 +1,28 @@
 """Parameters of a request's query, read strictly. All raise BadRequest."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
 
 from flask import request
 
+from responder.config_schema import nearest
 from responder.matchers import Matcher, parse
 from responder.model import Reason
 from responder.web.bodies import parse_moment
 from responder.web.problems import BadRequest
 
 MAX_LIMIT = 10_000
+
+
+def refuse_unknown(known: Sequence[str]) -> None:
+    """Only these are taken: whoever misspells a filter would be shown everything, and believe it filtered."""
+    for key in request.args:
+        if key not in known:
+            near = nearest(key, list(known))
+            meant = f", perhaps for {near}" if near else ""
+            all_known = f"known here are {', '.join(known)}" if known else "none are known here"
+            raise BadRequest(f"{key[:40]!r} is an unknown parameter{meant}; {all_known}")
 
 
 def limit(default: int = 100) -> int:

@@ -272,6 +272,47 @@ class TestOneTarget:
         assert answer.json.get("near") == near
 
 
+class TestParameters:
+    @pytest.mark.parametrize(
+        ("method", "path", "sentence"),
+        [
+            ("GET", "targets?namspace=inference",
+             "an unknown parameter, perhaps for namespace; known here are namespace, kind, name, state, q"),
+            ("GET", f"targets/{VLLM.key}?hours=6", "'hours' is an unknown parameter; none are known here"),
+            ("GET", "decisions?limit=1&target=vllm", "'target' is an unknown parameter; known here are namespace,"),
+            ("GET", "overrides?expired=true", "'expired' is an unknown parameter; known here are ended"),
+            ("DELETE", "overrides/x?coment=why", "'coment' is an unknown parameter, perhaps for comment"),
+            ("POST", "overrides?dryRun=true", "'dryRun' is an unknown parameter; none are known here"),
+            ("GET", "audit?since=2h", "'since' is an unknown parameter; known here are limit"),
+            ("HEAD", "targets?namspace=x", ""),
+        ],
+    )  # fmt: skip
+    def test_that_are_unknown_are_refused(self, people: Api, method: str, path: str, sentence: str) -> None:
+        """A misspelt filter would show everything, and somebody would believe it."""
+        people.know(VLLM)
+        answer = people.call(method, f"/api/v1/{path}")
+        assert answer.status_code == 400
+        assert sentence in answer.text
+
+    def test_are_told_only_to_those_who_may_ask(self, people: Api) -> None:
+        """Who has no token learns nothing but that."""
+        assert people.get("/api/v1/targets?x=1", token="guess").status_code == 401
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/api/v2/silences?x=1",
+            "/api/v2/status?x=1",
+            "/-/healthy?x=1",
+            "/metrics?x=1",
+            "/api/v1/openapi.json",
+        ],
+    )
+    def test_of_others_interfaces_are_let_be(self, people: Api, path: str) -> None:
+        """Alertmanager ignores what it does not know, probes and scrapes add what they like."""
+        assert people.get(path).status_code == 200
+
+
 class TestDecisions:
     @pytest.mark.parametrize(
         ("query", "count"),
