@@ -1,5 +1,6 @@
 """Routes for those who run the service: health, readiness, reload, metrics."""
 
+import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,12 +8,15 @@ from flask import Blueprint, Response, request
 
 from responder import metrics
 from responder.acting import reach
-from responder.errors import StoreUnavailable
+from responder.errors import ConfigError, StoreUnavailable
 from responder.web.answers import answer
 from responder.web.app import needs, services
+from responder.web.audit import line
 from responder.web.auth import Role
 
 operations = Blueprint("operations", __name__)
+
+log = logging.getLogger(__name__)
 
 
 @operations.get("/-/healthy")
@@ -61,9 +65,25 @@ def _of_the_actor(now: datetime) -> dict[str, str]:
 def reload() -> Response:
     """Read the policy file now, in every process; 422 and why if it is wrong, and the old one stays."""
     own = services()
-    own.source.reload()
+    before = own.source.current.digest
+    try:
+        own.source.reload()
+    except ConfigError as error:
+        _audit_reload(before, f"refused, digest {before} stays in force: {error}")
+        raise
     own.store.ring()
-    return answer({"status": "reloaded", "digest": own.source.current.digest})
+    after = own.source.current.digest
+    _audit_reload(before, f"digest {after}")
+    return answer({"status": "reloaded", "digest": after})
+
+
+def _audit_reload(before: str, result: str) -> None:
+    entry = line(datetime.now(UTC), "policy.reload", "policy file", f"digest {before}", result)
+    try:
+        services().store.audit(entry)
+    except StoreUnavailable as error:
+        # The file is how a person stops everything when nothing else works: it must not wait for the store.
+        log.warning("a reload by %s (%s) is not in the audit: %s", entry.who, result, error)
 
 
 @operations.get("/metrics")

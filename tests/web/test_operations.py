@@ -146,6 +146,40 @@ class TestReload:
         answer = make_app(source=source).test_client().post("/-/reload", headers=LOCAL)
         assert (answer.status_code, answer.json) == (422, {"error": source.error})
 
+    @pytest.mark.parametrize(
+        ("error", "result"),
+        [
+            pytest.param("", f"digest {SETTINGS.digest}", id="taken"),
+            pytest.param(
+                "line 3: no", f"refused, digest {SETTINGS.digest} stays in force: line 3: no", id="wrong"
+            ),
+        ],
+    )
+    def test_is_in_the_audit(self, guarded: Access, error: str, result: str) -> None:
+        """Who, when, from where, and what came of it."""
+        store = FakeStore()
+        client = make_app(store, FakeSource(error=error), guarded).test_client()
+        client.post("/-/reload", headers={"Authorization": "Bearer operator"})
+        [line] = store.audited
+        assert (line.who, line.address, line.action) == ("operator", "127.0.0.1", "policy.reload")
+        assert (line.before, line.after) == (f"digest {SETTINGS.digest}", result)
+        assert datetime.now(UTC) - line.at < timedelta(seconds=10)
+
+    def test_by_who_may_not_is_none(self, guarded: Access) -> None:
+        """Nothing was done, so there is nothing to keep."""
+        store = FakeStore()
+        client = make_app(store, access=guarded).test_client()
+        assert client.post("/-/reload", headers={"Authorization": "Bearer viewer"}).status_code == 403
+        assert store.audited == []
+
+    def test_does_not_wait_for_the_store(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A freeze in the file is what is left when nothing else works; the log has what the audit cannot take."""
+        source = FakeSource()
+        store = FakeStore(broken="the disk is full")
+        answer = make_app(store, source).test_client().post("/-/reload", headers=LOCAL)
+        assert (answer.status_code, source.reloads) == (200, 1)
+        assert "a reload by local (digest " in caplog.text
+
 
 class TestErrors:
     @pytest.mark.parametrize(

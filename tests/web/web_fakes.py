@@ -7,7 +7,7 @@ from flask import Flask
 
 from responder import config
 from responder.errors import ConfigError, StoreUnavailable
-from responder.model import Delivery, Override, Span
+from responder.model import AuditEntry, Delivery, Override, Span
 from responder.policy import Settings
 from responder.store import Status, Summary
 from responder.web.app import Services, create_app
@@ -50,6 +50,7 @@ class FakeStore:
     told: Summary = field(default_factory=lambda: Summary(0, 0, (), (), 0))
     rung: int = 0
     left: dict[str, Status] = field(default_factory=dict)
+    audited: list[AuditEntry] = field(default_factory=list)
 
     def append(self, delivery: Delivery) -> None:
         self._check()
@@ -70,6 +71,10 @@ class FakeStore:
     def statuses(self) -> dict[str, Status]:
         self._check()
         return self.left
+
+    def audit(self, entry: AuditEntry) -> None:
+        self._check()
+        self.audited.append(entry)
 
     def ready(self) -> str:
         return self.broken
