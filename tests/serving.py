@@ -6,8 +6,10 @@ account for every delivery that was acknowledged.
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -80,14 +82,27 @@ class DrainingActor:
             self._store.commit(Commit(history=history, drained=tuple(identity for identity, _ in kept)))
 
 
+def _ports() -> Iterator[int]:
+    """Below those that the system gives to whoever binds port 0 or connects; others for each test process."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    mine = range(20_000 + number % 6 * 2_000, 22_000 + number % 6 * 2_000)
+    # Not of the module's own generator, which Hypothesis seeds.
+    return itertools.cycle(random.SystemRandom().sample(mine, len(mine)))
+
+
+_PORTS = _ports()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody has, nor will be given by chance before whoever it is meant for takes it."""
+    for port in itertools.islice(_PORTS, 2_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0, what: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
     """What the condition gives as soon as it is true; AssertionError after so many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -130,10 +145,10 @@ class Serving:
 
     def actor(self) -> int | None:
         """The pid of the process that acts."""
-        return next((pid for pid in self.workers() if not _answers(pid)), None)
+        return next((pid for pid in self.workers() if slot_of(pid) == "actor"), None)
 
     def webs(self) -> list[int]:
-        return [pid for pid in self.workers() if _answers(pid)]
+        return [pid for pid in self.workers() if slot_of(pid).startswith("web-")]
 
     def request(
         self, method: str, path: str, body: bytes | None = None, timeout: float = 20, **headers: str
@@ -177,21 +192,30 @@ class Serving:
 
     def kill(self) -> None:
         """kill -9 of every process at once, as an outage of the machine's memory would."""
-        for pid in (self.process.pid, *self.workers()):
+        pids = (self.process.pid, *self.workers())
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
+        # They may still have the port and the database when the master is gone.
+        until(lambda: not any(map(alive, pids)), seconds=60, what="all of it has ended")
 
 
-def _answers(pid: int) -> bool:
-    """True if the process answers HTTP: it is in a web slot."""
+def slot_of(pid: int) -> str:
+    """Which of the service's slots a process has taken; empty while it has none."""
     with contextlib.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                name = Path(os.readlink(f"/proc/{pid}/fd/{fd}")).name
-                if name.startswith("web-") and name.endswith(".slot"):
-                    return True
-    return False
+                name = os.path.basename(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                # Whoever looks for a free slot has the others open for a moment, without their lock.
+                if name.partition(" ")[0].endswith(".slot") and _is_locked(pid, fd):
+                    return name.partition(".slot")[0]
+    return ""
+
+
+def _is_locked(pid: int, fd: str) -> bool:
+    with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as info:
+        return "FLOCK" in info.read()
 
 
 def payload(*fingerprints: str) -> bytes:

@@ -17,6 +17,7 @@ from responder.alertmanager import AlertmanagerClient
 from responder.errors import ConfigError, PermanentError, TransientError
 from responder.matchers import parse, parse_all
 from responder.model import Reason
+from tests.serving import free_port
 
 BINARY = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 CONFIG = """
@@ -31,7 +32,7 @@ inhibit_rules:
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def poll(condition, seconds=20.0):
+def poll(condition, seconds=60.0):
     """Wait until the condition gives something, or fail."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -40,12 +41,6 @@ def poll(condition, seconds=20.0):
             return found
         time.sleep(0.05)
     raise AssertionError("It did not happen in time.")
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

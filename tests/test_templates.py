@@ -1,7 +1,6 @@
 """Templates place values where they may stand, and nowhere else."""
 
 import shutil
-import socket
 import subprocess
 import time
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from responder import templates
 from responder.templates import MissingError, check_query, is_namespace, is_object_name, quote_promql
+from tests.serving import free_port
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,7 @@ def prometheus(tmp_path_factory):
         pytest.skip("needs prometheus")
     home = tmp_path_factory.mktemp("prometheus")
     (home / "prometheus.yml").write_text("{}")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = free_port()
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
             [
@@ -195,14 +193,14 @@ def prometheus(tmp_path_factory):
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not _ready(url):
             assert time.monotonic() < deadline, (home / "log").read_text()
             time.sleep(0.05)
         yield url
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(40)
 
 
 def _ready(url):

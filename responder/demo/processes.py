@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -15,6 +16,8 @@ import urllib3
 
 from responder.errors import ResponderError
 
+_PORTS = range(10_000, 20_000)
+"""Below those that Linux gives to whoever connects or asks for any, since its program takes one only seconds later."""
 STOP_SECONDS = 10.0
 """How long a program may take to stop before it is killed."""
 
@@ -36,15 +39,19 @@ def find_program(names: Sequence[str], package: str) -> str:
 
 def free_port(wanted: int = 0) -> int:
     """A port on loopback that nothing listens on. Raises DemoError when `wanted` is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError as error:
-            raise DemoError(
-                f"Port {wanted} cannot be used ({error.strerror}); give another with --port, or 0 for any."
-            ) from None
-        return int(probe.getsockname()[1])
+    for port in (wanted,) if wanted else (*random.SystemRandom().sample(_PORTS, 100), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if wanted:
+                    raise DemoError(
+                        f"Port {wanted} cannot be used ({error.strerror}); give another with --port, or 0 for any."
+                    ) from None
+                continue
+            return int(probe.getsockname()[1])
+    raise DemoError("No port of this host is free; end something that listens and run this again.")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import pytest
 from responder.sim.auth import User
 from responder.sim.cluster import SimCluster
 from responder.sim.server import SimServer
+from tests.serving import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 from charting import NAMESPACE, ROOT, Object, objects_in, one, render
@@ -149,13 +149,7 @@ def test_the_final_stage_is_confined():
 # --- The chart's policy, tokens and test, with what the image holds -----------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(url: str, program: subprocess.Popen[bytes], seconds: float = 30) -> None:
+def until(url: str, program: subprocess.Popen[bytes], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert program.poll() is None, f"{url}: its program has ended"

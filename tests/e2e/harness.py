@@ -24,7 +24,7 @@ from responder.sim.objects import ObjectStore
 from responder.sim.server import SimServer
 from responder.sim.spec import read_spec
 from responder.sim.view import DEPLOYMENTS
-from tests.serving import ROOT, ROUTE, alive, children, free_port, until
+from tests.serving import ROOT, ROUTE, alive, children, free_port, slot_of, until
 
 NAMESPACE = "inference"
 FIRING_ENDS_AT = "0001-01-01T00:00:00Z"
@@ -253,17 +253,6 @@ class Service:
             for family in text_string_to_metric_families(page.decode())
             for sample in family.samples
         }
-
-
-def slot_of(pid: int) -> str:
-    """Which of the service's slots a process has taken; empty while it has none."""
-    with contextlib.suppress(OSError):
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                name = os.path.basename(os.readlink(f"/proc/{pid}/fd/{fd}"))
-                if name.partition(" ")[0].endswith(".slot"):
-                    return name.partition(".slot")[0]
-    return ""
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.serving import free_port
+
 DEMO = [sys.executable, "-m", "responder", "demo"]
 
 
@@ -58,9 +60,7 @@ def test_the_loop_closes() -> None:
 )
 def test_stopping_it_leaves_nothing_behind(sign: signal.Signals) -> None:
     """All programs are gone and the responder's port is free when the demo has been told to stop."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     demo = subprocess.Popen(
         [*DEMO, "--port", str(port)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
