@@ -43,7 +43,7 @@ OVERLAY: dict[str, dict[str, Any]] = {
         "items": {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9*?\\[\\]!-]+$"},
     },
     "cluster": {"maxLength": 253, "pattern": "^[^\\x00-\\x1f]*$"},
-    "replicaCount": {"minimum": 1, "maximum": 9},
+    "replicaCount": {"type": ["integer", "null"], "minimum": 1, "maximum": 9},
     "store.type": {"enum": ["kubernetes", "sqlite"]},
     "store.sync": {"enum": ["normal", "full"]},
     "store.persistence.accessMode": {"enum": ["ReadWriteOnce", "ReadWriteOncePod"]},
@@ -80,7 +80,8 @@ OVERLAY: dict[str, dict[str, Any]] = {
             },
         },
     },
-    "image.registry": {"pattern": "^([a-zA-Z0-9.:/_-]*[a-zA-Z0-9])?$"},
+    # A host, perhaps a port, perhaps folders: no https:// before it, no slash after it.
+    "image.registry": {"pattern": "^([a-zA-Z0-9.-]*[a-zA-Z0-9](:[0-9]+)?(/[a-z0-9._-]+)*)?$"},
     "image.repository": {"minLength": 1, "pattern": "^[a-z0-9._/-]+$"},
     "image.tag": {"pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
     "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
@@ -132,6 +133,10 @@ OVERLAY: dict[str, dict[str, Any]] = {
     "httpRoute.hostnames": TEXTS,
     "networkPolicy.ingressFrom": OPEN_LIST,
     "networkPolicy.egress.to": OPEN_LIST,
+    "networkPolicy.egress.dnsPorts": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 1, "maximum": 65535},
+    },
     "networkPolicy.egress.apiServerPorts": {
         "type": "array",
         "items": {"type": "integer", "minimum": 1, "maximum": 65535},
@@ -139,12 +144,15 @@ OVERLAY: dict[str, dict[str, Any]] = {
     "serviceMonitor.labels": LABELS,
     "serviceMonitor.interval": DURATION,
     "serviceMonitor.scrapeTimeout": DURATION,
+    "serviceMonitor.relabelings": OPEN_LIST,
+    "serviceMonitor.metricRelabelings": OPEN_LIST,
     "prometheusRule.labels": LABELS,
     "prometheusRule.alertLabels": LABELS,
     "alertmanagerConfig.labels": LABELS,
     "alertmanagerConfig.groupWait": DURATION,
     "alertmanagerConfig.groupInterval": DURATION,
     "alertmanagerConfig.repeatInterval": DURATION,
+    "dashboards.namespace": {"maxLength": 63, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
     "dashboards.labels": LABELS,
     "dashboards.annotations": LABELS,
     "podDisruptionBudget.maxUnavailable": {
@@ -154,14 +162,20 @@ OVERLAY: dict[str, dict[str, Any]] = {
     },
     "topologySpreadConstraints": OPEN_LIST,
     "resources": OPEN,
+    "helmTest.resources": OPEN,
     "nodeSelector": LABELS,
     "tolerations": OPEN_LIST,
     "affinity": OPEN,
+    "annotations": LABELS,
     "podAnnotations": LABELS,
     "podLabels": LABELS,
     "podSecurityContext": OPEN,
     "securityContext": OPEN,
     "terminationGracePeriodSeconds": {"minimum": 31},
+    "extraObjects": {
+        "type": "array",
+        "items": {"type": "object", "required": ["apiVersion", "kind", "metadata"]},
+    },
 }
 
 # One number of an alert's expression may be set by prometheusRule.thresholds. Booleans and counts of faults, where

@@ -317,6 +317,82 @@ def test_probes():
         }
 
 
+def test_drains_are_bounded_but_never_stuck():
+    """At most one pod is evicted at a time; pods that are not ready, as while the store is down, may always go."""
+    budget = one(objects("default"), "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+def test_replicas_may_be_left_to_others():
+    """Null leaves the number out, for whoever else sets it; the budget stays, and SQLite is refused."""
+    answers = render({
+        "kubernetes": {"values": {"replicaCount": None}},
+        "sqlite": {"values": {"replicaCount": None, "store": {"type": "sqlite"}}},
+    })  # fmt: skip
+    found = objects_in(answers["kubernetes"]["manifests"])
+    assert "replicas" not in one(found, "Deployment")["spec"]
+    assert one(found, "PodDisruptionBudget")
+    assert "set replicaCount to 1" in answers["sqlite"]["error"]
+
+
+def test_pods_of_one_release_spread_by_revision():
+    """While a new revision rolls out, pods of the old one do not count, so that the new ones end up apart."""
+    spec = one(objects("default"), "Deployment")["spec"]["template"]["spec"]
+    for each in spec["topologySpreadConstraints"]:
+        assert each["labelSelector"] == {"matchLabels": SELECTOR}
+        assert each["matchLabelKeys"] == ["pod-template-hash"]
+
+
+def test_a_platform_may_choose_the_user():
+    """Null takes a default out, as OpenShift needs that gives each namespace users of its own."""
+    values = {"podSecurityContext": dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))}
+    found = objects_in(render({"x": {"values": values}})["x"]["manifests"])
+    for pod in (one(found, "Deployment")["spec"]["template"]["spec"], one(found, "Pod")["spec"]):
+        assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_further_objects_are_as_given():
+    """What the chart does not know is made beside it, braces and all, and the same with what else was asked for."""
+    made = {
+        "apiVersion": "external-secrets.io/v1",
+        "kind": "ExternalSecret",
+        "metadata": {"name": "tokens", "labels": {"a": "{{ .Release.Name }}"}},
+    }
+    values = {
+        "extraObjects": [made],
+        "annotations": {"reloader.stakater.com/auto": "true"},
+        "dashboards": {"enabled": True, "namespace": "grafana"},
+        "serviceMonitor": {"enabled": True, "metricRelabelings": [{"action": "labeldrop", "regex": "pod"}]},
+        "networkPolicy": {
+            "enabled": True,
+            "ingressFrom": [{"podSelector": {}}],
+            "egress": {"dnsPorts": [5353]},
+        },
+        "helmTest": {"resources": {"limits": {"cpu": 1}}},
+    }
+    found = objects_in(render({"x": {"values": values}})["x"]["manifests"])
+    assert one(found, "ExternalSecret") == made
+    assert one(found, "Deployment")["metadata"]["annotations"] == values["annotations"]
+    dashboards = [each for each in found if "-dashboard-" in each["metadata"]["name"]]
+    assert {each["metadata"]["namespace"] for each in dashboards} == {"grafana"}
+    (endpoint,) = one(found, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["metricRelabelings"] == [{"action": "labeldrop", "regex": "pod"}]
+    names, _ = one(found, "NetworkPolicy")["spec"]["egress"]
+    assert names == {"ports": [{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}]}
+    (test,) = one(found, "Pod")["spec"]["containers"]
+    assert test["resources"] == {
+        "requests": {"cpu": "10m", "memory": "32Mi"},
+        "limits": {"cpu": 1, "memory": "128Mi"},
+    }
+
+
+def test_service_says_what_it_speaks():
+    """A mesh or a Gateway that goes by appProtocol learns of HTTPS, which the port's name does not say."""
+    for name, protocol in (("default", "http"), ("everything", "https")):
+        (port,) = one(objects(name), "Service")["spec"]["ports"]
+        assert (port["name"], port["appProtocol"]) == ("http", protocol)
+
+
 def test_sqlite_is_one_replica_with_a_volume():
     """The old pod ends before the new one starts, and the database lies on the claim."""
     found = objects("sqlite")
@@ -561,6 +637,25 @@ WRONG = {
         {"networkPolicy": {"enabled": True}, "prometheusUrls": ["http://prometheus:9090"]},
         "networkPolicy.egress.to: Prometheus and Alertmanager could not be asked",
     ),
+    "a network policy that keeps Prometheus out": (
+        {"networkPolicy": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+        "only pods of the namespace gpu-responder could connect, so not whoever scrapes: name who may",
+    ),
+    "a network policy that keeps Alertmanager out": (
+        {"networkPolicy": {"enabled": True}, "alertmanagerConfig": {"enabled": True}},
+        "so not Alertmanager: name",
+    ),
+    "a second store by extraArgs": (
+        {"extraArgs": ["--store=sqlite:/var/lib/x.db"]},
+        'extraArgs: "--store" is for the chart to say',
+    ),
+    "bounds the wrong way round": (
+        {"policy": {"policies": [{"name": "p", "matchers": [], "minReplicas": 9, "maxReplicas": 2, "triggers": [
+            {"name": "t", "matchers": [], "scale": {"direction": "Up", "type": "Pods", "value": 1}}]}]}},
+        "p has minReplicas 9 above maxReplicas 2: raise maxReplicas or lower minReplicas",
+    ),
+    "a registry as a link": ({"image": {"registry": "https://registry.example.com"}}, "does not match pattern"),
+    "an object without a kind": ({"extraObjects": [{"metadata": {"name": "x"}}]}, "missing properties"),
     "a digest that is none": ({"image": {"digest": "latest"}}, '"latest" is no digest'),
     "a route to nowhere": ({"httpRoute": {"enabled": True}}, "name the Gateway"),
     "dryRun as text": ({"dryRun": "true"}, "got string, want boolean"),
@@ -668,3 +763,31 @@ def test_notes_say_what_to_do_next():
     assert "alertmanagerConfigMatcherStrategy" in notes["everything"]
     assert "helm test gpu-responder" in notes["default"]
     assert "helm test needs a token" in notes["minimal"]
+    assert "dryRun: false" in notes["default"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "wide", "said"),
+    [
+        ([], False, "In gpu-responder only, the release's own namespace"),
+        ([], True, "In gpu-responder only, the release's own namespace"),
+        (["team-*"], True, "In team-* by the policy; its rights reach every namespace"),
+        (["inference", "team-a"], False, "In inference, team-a."),
+    ],
+    ids=["none named", "none named, with rights on the cluster", "a glob", "two by name"],
+)
+def test_notes_tell_where_it_may_scale(targets: list[str], wide: bool, said: str):
+    """They name the namespaces that the policy allows, which rights on the whole cluster do not widen."""
+    values = {"targetNamespaces": targets, "rbac": {"clusterWide": wide}}
+    notes = render({"x": {"values": values}})["x"]["manifests"]["gpu-responder/templates/NOTES.txt"]
+    assert said in notes
+
+
+def test_notes_have_no_blank_lines_in_a_row():
+    """Whatever is left out, paragraphs are one line apart, and no note sticks to what stands above it."""
+    cases = {name: {"values": values_of(name)} for name in SETS}
+    cases["prometheus"] = {"values": {"prometheusUrls": ["http://prometheus:9090"]}}
+    for name, answer in render(cases).items():
+        notes = answer["manifests"]["gpu-responder/templates/NOTES.txt"]
+        assert "\n\n\n" not in notes, name
+        assert not re.search(r"\n  .*\nNOTE", notes), name
