@@ -37,7 +37,7 @@ from responder.model import (
 )
 from responder.sim.objects import ObjectStore
 from responder.sim.server import SimServer
-from responder.store import Status
+from responder.store import HistoryFilter, Status
 from responder.store.kubernetes import KubernetesStore
 from responder.store.sqlite import SqliteStore
 
@@ -363,8 +363,9 @@ class TestHistory:
         ("filters", "names"),
         [
             pytest.param({}, ["b", "a", "b", "a"], id="all, newest first"),
-            pytest.param({"limit": 1}, ["b"], id="limited"),
-            pytest.param({"target": "inference/deployment/a"}, ["a", "a"], id="by target"),
+            pytest.param(
+                {"namespace": "inference", "kind": "deployment", "name": "a"}, ["a", "a"], id="by target"
+            ),
             pytest.param({"namespace": "inference", "name": "b"}, ["b", "b"], id="by namespace and name"),
             pytest.param({"namespace": "other"}, [], id="of another namespace"),
             pytest.param({"kind": "Deployment"}, ["b", "a", "b", "a"], id="by kind as Kubernetes spells it"),
@@ -381,7 +382,9 @@ class TestHistory:
         later = NOW + HOUR
         store.commit(Commit(history=(entry("a"), entry("b", reason=Reason.COOLDOWN, desired=1))))
         store.commit(Commit(history=(entry("a", at=later), entry("b", at=later))))
-        found = store.history(**filters)
+        found = store.history(HistoryFilter(**filters))
+        assert found[:1] == store.history(HistoryFilter(**filters), limit=1)
+        assert store.history(HistoryFilter(**filters), limit=0) == []
         assert [each.entry.target.rpartition("/")[2] for each in found] == names
 
     def test_entries_are_known_by_number(self, store: Any) -> None:
@@ -389,7 +392,7 @@ class TestHistory:
         given = entry(inputs={"observed": {"replicas": 3, "values": [1.5, None]}}, outcome=Outcome.APPLIED)
         store.commit(Commit(history=(given, entry("b"))))
         first = store.history()[1]
-        assert store.history(id=first.id) == [first]
+        assert store.history(HistoryFilter(id=first.id)) == [first]
         assert first.entry == given
 
     def test_actions_are_those_that_took_effect(self, store: Any) -> None:

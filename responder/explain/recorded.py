@@ -8,7 +8,7 @@ from responder.client import times
 from responder.client.http import Api
 from responder.errors import ConfigError
 from responder.model import HistoryEntry, Outcome, Reason
-from responder.store import StoredEntry
+from responder.store import HistoryFilter, StoredEntry
 
 
 def from_store(store: str, since: datetime | None, limit: int) -> Sequence[StoredEntry]:
@@ -23,7 +23,7 @@ def from_store(store: str, since: datetime | None, limit: int) -> Sequence[Store
         raise ConfigError(f"--store: there is no database {path}: name the one that serve was given")
     opened = SqliteStore(path)
     try:
-        return opened.history(since=since, limit=limit)
+        return opened.history(HistoryFilter(since=since), limit=limit)
     finally:
         opened.close()
 

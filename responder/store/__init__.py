@@ -1,8 +1,9 @@
-"""Where state is kept. The nouns that stores give back beside the model's own."""
+"""Where state is kept. The nouns that stores take and give back beside the model's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 
 from responder.model import HistoryEntry
 
@@ -13,6 +14,48 @@ class StoredEntry:
 
     id: int
     entry: HistoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Which entries of history are wanted: those that fit all that is given."""
+
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+    reason: str = ""
+    since: datetime | None = None
+    id: int | None = None
+    namespaces: tuple[str, ...] | None = None
+    """Globs, one of which the namespace matches; None is no limit."""
+
+    @classmethod
+    def of(cls, target: str) -> "HistoryFilter":
+        """All of one target, by its key."""
+        namespace, kind, name = target.split("/", 2)
+        return cls(namespace, kind, name)
+
+    @property
+    def target(self) -> str:
+        """The key of the one target that it is about; empty for any."""
+        whole = self.namespace and self.kind and self.name
+        return f"{self.namespace}/{self.kind.lower()}/{self.name}" if whole else ""
+
+    def fits(self, stored: StoredEntry) -> bool:
+        """True for an entry that is wanted."""
+        namespace, kind, name = stored.entry.target.split("/", 2)
+        return (
+            self.id in (None, stored.id)
+            and self.namespace in ("", namespace)
+            and self.kind.lower() in ("", kind)
+            and self.name in ("", name)
+            and self.reason in ("", stored.entry.reason.value)
+            and (self.since is None or stored.entry.at >= self.since)
+            and (self.namespaces is None or any(fnmatchcase(namespace, glob) for glob in self.namespaces))
+        )
+
+
+ALL_HISTORY = HistoryFilter()
 
 
 @dataclass(frozen=True, slots=True)

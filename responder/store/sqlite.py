@@ -24,7 +24,7 @@ from responder.model import (
     Silence,
     Span,
 )
-from responder.store import Status, StoredEntry, Summary
+from responder.store import ALL_HISTORY, HistoryFilter, Status, StoredEntry, Summary
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.schema import migrate
@@ -253,35 +253,24 @@ class SqliteStore:
 
     # History
 
-    def history(
-        self,
-        *,
-        target: str = "",
-        namespace: str = "",
-        kind: str = "",
-        name: str = "",
-        reason: str = "",
-        since: datetime | None = None,
-        limit: int = 100,
-        id: int | None = None,  # noqa: A002 - the word of the interface
-        namespaces: Sequence[str] | None = None,
-    ) -> list[StoredEntry]:
-        """Entries that fit all that is given, newest first. `namespaces` are globs; None is no limit."""
-        if target:
-            namespace, kind, name = target.split("/", 2)
-        exact = {"namespace": namespace, "kind": kind.lower(), "name": name, "reason": reason}
-        wanted = [(f"{column} = ?", value) for column, value in exact.items() if value]
-        clauses = [clause for clause, _ in wanted]
-        values: list[Any] = [value for _, value in wanted]
-        if since is not None:
+    def history(self, wanted: HistoryFilter = ALL_HISTORY, *, limit: int = 100) -> list[StoredEntry]:
+        """Entries that are wanted, newest first."""
+        exact = {
+            "namespace": wanted.namespace or None,
+            "kind": wanted.kind.lower() or None,
+            "name": wanted.name or None,
+            "reason": wanted.reason or None,
+            "id": wanted.id,
+        }
+        given = {column: value for column, value in exact.items() if value is not None}
+        clauses = [f"{column} = ?" for column in given]
+        values: list[Any] = list(given.values())
+        if wanted.since is not None:
             clauses.append("at >= ?")
-            values.append(since.timestamp())
-        if id is not None:
-            clauses.append("id = ?")
-            values.append(id)
-        if namespaces is not None:
-            clauses.append(f"({' OR '.join(['namespace GLOB ?'] * len(namespaces)) or '0'})")
-            values.extend(namespaces)
+            values.append(wanted.since.timestamp())
+        if wanted.namespaces is not None:
+            clauses.append(f"({' OR '.join(['namespace GLOB ?'] * len(wanted.namespaces)) or '0'})")
+            values.extend(wanted.namespaces)
         where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
         # Clauses are constants of this function; what was asked for goes in as values.
         query = f"SELECT id, body FROM history {where} ORDER BY id DESC LIMIT ?"  # noqa: S608

@@ -1,7 +1,7 @@
 """The web application: guards in front, one blueprint per part of the API behind."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
@@ -13,7 +13,7 @@ from responder import metrics
 from responder.errors import ConfigError, StoreUnavailable
 from responder.model import AuditEntry, Override, Record, Silence, Span
 from responder.policy import Settings
-from responder.store import Status, StoredEntry
+from responder.store import HistoryFilter, Status, StoredEntry
 from responder.web.answers import SECURITY_HEADERS, error_answer
 from responder.web.auth import Access, Identity, Refused, Role
 from responder.web.bodies import LARGEST_BODY
@@ -41,19 +41,7 @@ class Store(Inbox, metrics.State, Protocol):
     def audits(self, limit: int) -> list[AuditEntry]: ...
     def put_status(self, name: str, body: Mapping[str, str]) -> None: ...
     def statuses(self) -> dict[str, Status]: ...
-    def history(
-        self,
-        *,
-        target: str = "",
-        namespace: str = "",
-        kind: str = "",
-        name: str = "",
-        reason: str = "",
-        since: datetime | None = None,
-        limit: int = 100,
-        id: int | None = None,  # noqa: A002
-        namespaces: Sequence[str] | None = None,
-    ) -> list[StoredEntry]: ...
+    def history(self, wanted: HistoryFilter = ..., *, limit: int = ...) -> list[StoredEntry]: ...
 
 
 class Source(metrics.Source, Protocol):

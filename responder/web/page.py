@@ -21,6 +21,7 @@ from responder.matchers import Matcher, all_match, parse
 from responder.model import Override, Record, target_of_key
 from responder.observe import overrides_of
 from responder.policy import governing
+from responder.store import HistoryFilter
 from responder.web import ages, charts, overrides, silences, utilization
 from responder.web.app import Services, identity, needs, services
 from responder.web.auth import Refused, Role
@@ -155,7 +156,7 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
     first = _page(len(found)) * PER_PAGE
     binding = overrides.visible(own.store.overrides())
     shown = found[first : first + PER_PAGE]
-    history = own.store.history(limit=2 * LAST_DECISIONS, namespaces=identity().namespaces)
+    history = own.store.history(HistoryFilter(namespaces=identity().namespaces), limit=2 * LAST_DECISIONS)
     view = {
         "targets": [_row_view(row, binding, now) for row in shown],
         "counts": counted(near),
@@ -183,7 +184,7 @@ def show_target(
     settings, everything = own.source.current, own.store.overrides()
     policy = governing(settings, record)
     bound = overrides_of(everything, record.target, policy.name if policy else "")
-    history = own.store.history(target=record.target.key, limit=MOMENTS)
+    history = own.store.history(HistoryFilter.of(record.target.key), limit=MOMENTS)
     lines = lines_of(history)
     last = next((stored.entry for stored in history if stored.entry.outcome is None), None)
     binding = [*bound, *(record.annotated if policy else ())]

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from responder.model import Reason, Record
+from responder.store import HistoryFilter
 from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role
@@ -55,7 +56,7 @@ def target(namespace: str, kind: str, name: str) -> Response:
     """One target, with its last decisions, how it came to the last, and its timeline."""
     own, now = services(), datetime.now(UTC)
     record = _record(f"{namespace}/{kind}/{name}")
-    history = own.store.history(target=record.target.key, limit=MOMENTS)
+    history = own.store.history(HistoryFilter.of(record.target.key), limit=MOMENTS)
     view = target_view(record, own.source.current, own.store.overrides(), now)
     view["decisions"] = [decision_view(stored) for stored in history[:DECISIONS]]
     view["timeline"] = [moment_view(stored.entry) for stored in reversed(history)]
@@ -78,17 +79,16 @@ def test_alert() -> Response:
 def decisions() -> Response:
     """History, newest first. With `inputs=true` each has what it was made from, to be decided again."""
     wanted = request.args
-    entries = services().store.history(
+    asked = HistoryFilter(
         namespace=wanted.get("namespace", ""),
         kind=spelt(wanted.get("kind", "")),
         name=wanted.get("name", ""),
         reason=reason("reason"),
         since=moment("since"),
-        limit=limit(),
         id=number("id"),
         namespaces=identity().namespaces,
     )
-    inputs = switch("inputs")
+    entries, inputs = services().store.history(asked, limit=limit()), switch("inputs")
     return tagged({"decisions": [decision_view(entry, inputs) for entry in entries]})
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from responder.client.times import absolute
 from responder.model import Commit, Failure, Outcome, OverrideKind, Reason, TargetRef
+from responder.store import HistoryFilter
 from tests.client.client_world import World, applied, scripted, verdict, world
 from tests.serving import free_port
 from tests.web.people import OTHER, TRITON, VLLM
@@ -295,7 +296,7 @@ class TestUndo:
         """The exact words: which decision, from where to where, when, and until when it holds."""
         number = known.decided(current=3, desired=5, ago=240, **applied())
         result = known.shell.run("undo", str(number))
-        at = known.made.store.history(id=number)[0].entry.at
+        at = known.made.store.history(HistoryFilter(id=number))[0].entry.at
         (pin,) = known.made.store.overrides()
         now = pin.starts_at
         assert result.stdout.splitlines()[0] == (

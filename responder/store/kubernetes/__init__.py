@@ -9,9 +9,9 @@ delivery twice changes nothing.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
+from itertools import islice
 
 from responder.errors import ConfigError, Conflict, StoreUnavailable
 from responder.kube.connection import Connection, OnCall
@@ -29,7 +29,7 @@ from responder.model import (
     Silence,
     Span,
 )
-from responder.store import Status, StoredEntry, Summary
+from responder.store import ALL_HISTORY, HistoryFilter, Status, StoredEntry, Summary
 from responder.store.kubernetes.bell import Bell
 from responder.store.kubernetes.configmaps import PREFIX, ConfigMaps
 from responder.store.kubernetes.inbox import Inbox
@@ -251,40 +251,12 @@ class KubernetesStore:
 
     # History
 
-    def history(
-        self,
-        *,
-        target: str = "",
-        namespace: str = "",
-        kind: str = "",
-        name: str = "",
-        reason: str = "",
-        since: datetime | None = None,
-        limit: int = 100,
-        id: int | None = None,  # noqa: A002 - the word of the interface
-        namespaces: Sequence[str] | None = None,
-    ) -> list[StoredEntry]:
-        """Entries that fit all that is given, newest first. `namespaces` are globs; None is no limit."""
-        if not target and namespace and kind and name:
-            target = f"{namespace}/{kind.lower()}/{name}"
-        found: list[StoredEntry] = []
-        for line in self._shards.lines(id, target):
-            if len(found) >= limit:
-                break
-            if id is not None and line.n != id:
-                continue
-            entry = line.entry()
-            in_namespace, of_kind, called = entry.target.split("/", 2)
-            if (
-                namespace in ("", in_namespace)
-                and kind.lower() in ("", of_kind)
-                and name in ("", called)
-                and reason in ("", entry.reason.value)
-                and (since is None or entry.at >= since)
-                and (namespaces is None or any(fnmatchcase(in_namespace, glob) for glob in namespaces))
-            ):
-                found.append(StoredEntry(line.n, entry))
-        return found
+    def history(self, wanted: HistoryFilter = ALL_HISTORY, *, limit: int = 100) -> list[StoredEntry]:
+        """Entries that are wanted, newest first."""
+        lines = self._shards.lines(wanted.id, wanted.target)
+        # To read what a line says takes time, and its number is known without.
+        entries = (StoredEntry(line.n, line.entry()) for line in lines if wanted.id in (None, line.n))
+        return list(islice(filter(wanted.fits, entries), max(limit, 0)))
 
     def actions_since(self, direction: Direction, since: datetime) -> list[datetime]:
         """When changes of ours took effect, or may have, oldest first."""
