@@ -4,6 +4,8 @@
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
+# Another index of Python packages; without it pip's own.
+ARG PIP_INDEX_URL
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY responder ./responder
