@@ -582,6 +582,30 @@ def test_the_chain_that_the_chart_makes_is_whole(tmp_path: Path):
     assert re.search(r"LLMQueueBacklog .* inference/backlog ", done.stdout)
 
 
+def values_in(page: str) -> dict[str, Object]:
+    """The YAML of a page that is values of the chart, by its first line and place."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")).keys()
+    text, found = (ROOT / "docs" / page).read_text(encoding="utf-8"), {}
+    for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)):
+        values = yaml.safe_load(block)
+        if isinstance(values, dict) and values.keys() <= known:
+            found[f"{page} {number}: {block.partition(chr(10))[0]}"] = values
+    return found
+
+
+def test_values_in_the_docs_are_taken():
+    """What a page tells a person to put into values renders."""
+    cases = {**values_in("install.md"), **values_in("security.md"), **values_in("faq.md")}
+    assert len(cases) >= 6
+    digest = {"image": {"digest": f"sha256:{'0' * 64}"}}  # Pages write an ellipsis.
+    wanted = {
+        name: {"values": merged(values, digest if "digest" in values.get("image", {}) else {})}
+        for name, values in cases.items()
+    }
+    answers = render(wanted)
+    assert {name: answer["error"] for name, answer in answers.items() if "error" in answer} == {}
+
+
 # --- Wrong and hostile values -----------------------------------------------------------------------------
 
 VIEWER = {"name": "x", "role": "viewer", "sha256": "0" * 64}

@@ -71,9 +71,9 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def as_nobody() -> dict[str, object]:
+def as_nobody(user: int = NOBODY) -> dict[str, object]:
     """How to start a program as another user, where this one may."""
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    return {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 @cache
@@ -208,9 +208,13 @@ ONE_BY_ONE = re.compile(r"GET /apis/apps/v1/(namespaces/[a-z-]+/)?deployments")
 """Workloads are read one by one where they cannot be listed."""
 
 
-@pytest.mark.parametrize("name", ["by namespace", "over the cluster"])
-def test_installed_as_rendered_it_passes_its_test_and_scales_nothing(name: str, image: Path):
-    """With the Deployment's own arguments, the rendered rights, as the image's user: helm test passes, in dry run.
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [("by namespace", NOBODY), ("over the cluster", 1_000_680_000)],
+    ids=["by namespace, as the chart's user", "over the cluster, as a user that the platform chose"],
+)
+def test_installed_as_rendered_it_passes_its_test_and_scales_nothing(name: str, user: int, image: Path):
+    """With the Deployment's own arguments and the rendered rights: helm test passes, in dry run.
 
     Nothing that the service asks the API server for in a target's namespace or its own is refused.
     """
@@ -242,8 +246,9 @@ def test_installed_as_rendered_it_passes_its_test_and_scales_nothing(name: str, 
         before, log = wanted(cluster), root / "serve.log"
         # As in the pod, who it is comes from outside of the arguments.
         surroundings = environment(image) | {"KUBECONFIG": str(kubeconfig)}
+        command = ["gpu-responder", *arguments]
         server.requests.clear()
-        with started(["gpu-responder", *arguments], log, env=surroundings, cwd="/", **as_nobody()) as service:
+        with started(command, log, env=surroundings, cwd="/", **as_nobody(user)) as service:
             until(f"http://127.0.0.1:{port}/-/ready", service)
             for _ in range(2):  # It can be run again.
                 done = helm_test(found, image, root, port)
