@@ -1,23 +1,17 @@
 """People's word against a real service and the simulated API server: at once, over restarts, ending to the second."""
 
-import contextlib
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 
-from responder.demo import watch
 from responder.sim.cluster import SimCluster
 from responder.sim.spec import ClusterSpec, WorkloadSpec
-from tests.serving import ROOT, free_port, until
+from tests.served import Served
+from tests.serving import until
 
-HTTP = urllib3.PoolManager(retries=False, timeout=10)
 KEY = "inference/deployment/vllm"
 POLICY = """
 apiVersion: gpu-responder.io/v1alpha1
@@ -35,53 +29,12 @@ policies:
 """
 
 
-class Service:
-    """`gpu-responder serve`, and the API as a person's program uses it."""
-
-    def __init__(self, folder: Path, cluster: SimCluster) -> None:
-        self._folder, self._cluster = folder, cluster
-        self.url = f"http://127.0.0.1:{free_port()}"
-        (folder / "policies.yaml").write_text(POLICY)
-        cluster.kubeconfig(folder / "kubeconfig")
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        command = [
-            sys.executable, "-m", "responder", "serve", "--policy", str(self._folder / "policies.yaml"),
-            "--bind", self.url.removeprefix("http://"), "--store", f"sqlite:{self._folder / 'store.db'}",
-            "--kubeconfig", str(self._folder / "kubeconfig"),
-        ]  # fmt: skip
-        with (self._folder / "serve.log").open("ab") as log:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            until(self._ready, what=f"ready, see {self._folder}/serve.log")
-            yield
-        finally:
-            process.terminate()
-            process.wait(40)
-
-    def _ready(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return HTTP.request("GET", f"{self.url}/-/ready").status == 200
-        return False
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        data = json.dumps(body).encode() if body is not None else None
-        answer = HTTP.request(method, self.url + path, body=data, headers=headers)
-        assert answer.status < 300, answer.data
-        return answer.json() if answer.data else None
+class Service(Served):
+    """The service, and the API as a person's program uses it."""
 
     def override(self, kind: str, seconds: float, **more: Any) -> Any:
         body = {"kind": kind, "target": KEY, "comment": "test", "durationSeconds": seconds, **more}
         return self.call("POST", "/api/v1/overrides", body)
-
-    def fire(self, action: str) -> None:
-        labels = {"alertname": action, "action": action, "namespace": "inference", "workload": "vllm",
-                  "workload_type": "deployment"}  # fmt: skip
-        alert = {"status": "firing", "labels": labels, "fingerprint": action,
-                 "startsAt": datetime.now(UTC).isoformat()}  # fmt: skip
-        self.call("POST", "/api/v1/webhooks/alertmanager", {"version": "4", "alerts": [alert]})
 
     def decided(self, reason: str, desired: int) -> Any:
         """The newest decision of the target, once it is that."""
@@ -96,18 +49,12 @@ class Service:
         found: list[Any] = self.call("GET", "/api/v1/decisions?limit=20")["decisions"]
         return [each for each in found if each["outcome"] is None]
 
-    def scales(self) -> list[int]:
-        """Every change of replicas that the API server accepted."""
-        return [
-            each.to_replicas for each in watch.scales(self._cluster.url, ("inference", "deployment", "vllm"))
-        ]
-
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     spec = ClusterSpec(workloads=(WorkloadSpec(replicas=2, cold_start_seconds=0.1),))
     with SimCluster(spec, speed=20) as cluster:
-        yield Service(tmp_path, cluster)
+        yield Service(tmp_path, cluster, POLICY)
 
 
 def moment(text: str) -> datetime:
@@ -119,13 +66,13 @@ def test_a_pin_acts_at_once_survives_a_restart_and_ends_to_the_second(service: S
     with service.running():
         pause = service.override("pause", 600)
         assert "no alert of" in pause["warning"]
-        service.fire("six")
+        service.fire("six", "vllm")
         service.decided("Paused", 2)
-        assert service.scales() == []
+        assert service.scales("vllm") == []
 
         pin = service.override("pin", 600, replicas=4)
         service.decided("Pinned", 4)
-        until(lambda: service.scales() == [4], what="the pin is written")
+        until(lambda: service.scales("vllm") == [4], what="the pin is written")
         assert (datetime.now(UTC) - moment(pin["createdAt"])).total_seconds() < 2
     with service.running():
         found = service.call("GET", "/api/v1/overrides")["overrides"]
@@ -134,13 +81,13 @@ def test_a_pin_acts_at_once_survives_a_restart_and_ends_to_the_second(service: S
         service.decided("Pinned", 5)
         back = moment(service.decided("Pinned", 4)["at"]) - moment(short["endsAt"])
         assert 0 <= back.total_seconds() < 1
-        until(lambda: service.scales() == [4, 5, 4], what="the pin before it is written again")
+        until(lambda: service.scales("vllm") == [4, 5, 4], what="the pin before it is written again")
 
         service.call("DELETE", f"/api/v1/overrides/{pin['id']}")
         service.decided("Paused", 4)
         service.call("DELETE", f"/api/v1/overrides/{pause['id']}")
         service.decided("ScaledUp", 6)
-        until(lambda: service.scales() == [4, 5, 4, 6], what="what the alert asks for is written")
+        until(lambda: service.scales("vllm") == [4, 5, 4, 6], what="what the alert asks for is written")
 
 
 def test_a_silence_ends_and_a_pin_begins_when_they_say(service: Service) -> None:
@@ -148,26 +95,26 @@ def test_a_silence_ends_and_a_pin_begins_when_they_say(service: Service) -> None
     with service.running():
         now = datetime.now(UTC)
         silence = {
-            "matchers": [{"name": "alertname", "value": "six", "isRegex": False}],
+            "matchers": [{"name": "alertname", "value": "Alert-six", "isRegex": False}],
             "startsAt": now.isoformat(), "endsAt": (now + timedelta(hours=1)).isoformat(),
             "createdBy": "ana", "comment": "test",
         }  # fmt: skip
         identity = service.call("POST", "/api/v2/silences", silence)["silenceID"]
-        service.fire("six")
+        service.fire("six", "vllm")
         service.decided("Silenced", 2)
-        assert service.scales() == []
+        assert service.scales("vllm") == []
         service.call("DELETE", f"/api/v2/silence/{identity}")
         said = datetime.now(UTC)
         assert (moment(service.decided("ScaledUp", 6)["at"]) - said).total_seconds() < 1
-        until(lambda: service.scales() == [6], what="6 are written")
+        until(lambda: service.scales("vllm") == [6], what="6 are written")
 
         everything = {"kind": "freeze", "comment": "test", "durationSeconds": 600}
         service.call("POST", "/api/v1/overrides", everything)
-        service.fire("eight")
+        service.fire("eight", "vllm")
         assert "frozen by local until" in service.decided("Frozen", 6)["message"]
-        assert service.scales() == [6]
+        assert service.scales("vllm") == [6]
         starts_at = datetime.now(UTC) + timedelta(seconds=1.5)
         pin = service.override("pin", 600, replicas=3, startsAt=starts_at.isoformat())
         begun = moment(service.decided("Pinned", 3)["at"]) - moment(pin["startsAt"])
         assert 0 <= begun.total_seconds() < 1
-        until(lambda: service.scales() == [6, 3], what="3 are written")
+        until(lambda: service.scales("vllm") == [6, 3], what="3 are written")

@@ -1,24 +1,15 @@
 """The service as a process, and a browser that notes what the page complains of and whom it asks."""
 
-import contextlib
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import urllib3
-import yaml
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from responder.demo import watch
 from responder.sim.cluster import SimCluster
-from responder.web.auth import Role, hash_token
-from tests.serving import ROOT, free_port, until
+from tests.served import Served
+from tests.serving import until
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -30,7 +21,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-HTTP = urllib3.PoolManager(retries=False, timeout=10)
+PATIENCE = 30_000
+"""Milliseconds that the browser and the page may take for anything: what is right is mostly seen at once."""
 POLICY = """
 apiVersion: gpu-responder.io/v1alpha1
 kind: ResponderPolicy
@@ -52,54 +44,17 @@ policies:
 """
 
 
-class Desk:
-    """`gpu-responder serve`, and what a test does besides looking at the page."""
+class Desk(Served):
+    """The service, and what a test does besides looking at the page."""
 
     def __init__(self, folder: Path, cluster: SimCluster) -> None:
-        self._folder, self._cluster = folder, cluster
-        self.url = f"http://127.0.0.1:{free_port()}"
-        (folder / "policies.yaml").write_text(POLICY)
-        tokens = [{"name": role.value, "role": role.value, "sha256": hash_token(role.value)} for role in Role]
-        (folder / "tokens.yaml").write_text(yaml.safe_dump({"tokens": tokens}))
-        cluster.kubeconfig(folder / "kubeconfig")
+        super().__init__(folder, cluster, POLICY, tokens=True)
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        command = [
-            sys.executable, "-m", "responder", "serve", "--policy", str(self._folder / "policies.yaml"),
-            "--bind", self.url.removeprefix("http://"), "--store", f"sqlite:{self._folder / 'store.db'}",
-            "--kubeconfig", str(self._folder / "kubeconfig"),
-            "--token-hashes-file", str(self._folder / "tokens.yaml"),
-        ]  # fmt: skip
-        with (self._folder / "serve.log").open("ab") as log:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            until(self._ready, what=f"ready, see {self._folder}/serve.log")
-            yield
-        finally:
-            process.terminate()
-            process.wait(40)
-
-    def _ready(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return HTTP.request("GET", f"{self.url}/-/ready").status == 200
-        return False
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"Authorization": "Bearer operator", "Content-Type": "application/json"}
-        data = json.dumps(body).encode() if body is not None else None
-        answer = HTTP.request(method, self.url + path, body=data, headers=headers)
-        assert answer.status < 300, answer.data
-        return answer.json() if answer.data else None
-
-    def fire(self, action: str, workload: str, status: str = "firing") -> None:
-        labels = {"alertname": f"Alert-{action}", "action": action, "namespace": "inference",
-                  "workload": workload, "workload_type": "deployment"}  # fmt: skip
-        now = datetime.now(UTC).isoformat()
-        alert = {"status": status, "labels": labels, "fingerprint": f"{action}-{workload}", "startsAt": now,
-                 "annotations": {"summary": "<b>hot</b>", "runbook_url": "javascript:alert(1)"},
-                 "generatorURL": "http://prometheus.example/graph", "endsAt": now}  # fmt: skip
-        self.call("POST", "/api/v1/webhooks/alertmanager", {"version": "4", "alerts": [alert]})
+    def fire(self, action: str, workload: str, status: str = "firing", **more: Any) -> None:
+        """With annotations as somebody might write them who means harm."""
+        annotations = {"summary": "<b>hot</b>", "runbook_url": "javascript:alert(1)"}
+        link = "http://prometheus.example/graph"
+        super().fire(action, workload, status, annotations=annotations, generatorURL=link, **more)
 
     def target(self, workload: str) -> Any:
         return self.call("GET", f"/api/v1/targets/inference/deployment/{workload}")
@@ -113,11 +68,6 @@ class Desk:
             return wanted <= {each["name"] for each in found if each["reason"] is not None}
 
         until(all_looked_at, what="the first looks")
-
-    def scales(self, workload: str) -> list[int]:
-        """Every change of its replicas that the API server has taken."""
-        found = watch.scales(self._cluster.url, ("inference", "deployment", workload))
-        return [each.to_replicas for each in found]
 
 
 class Visitor:
@@ -134,7 +84,7 @@ class Visitor:
         """The page, signed in by the role's token unless that is empty."""
         context = self._browser.new_context(**options)
         self.contexts.append(context)
-        context.set_default_timeout(5_000)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))

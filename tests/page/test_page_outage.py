@@ -5,7 +5,8 @@ from pathlib import Path
 
 from responder.sim.cluster import SimCluster
 from responder.sim.spec import ClusterSpec, WorkloadSpec
-from tests.page.browsing import HTTP, Desk
+from tests.page.browsing import Desk
+from tests.served import HTTP
 from tests.serving import until
 
 
