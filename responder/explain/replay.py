@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
-
-import msgspec
 
 from responder import alerts
 from responder.decide import decide, sized_triggers
+from responder.inputs import inputs_of
 from responder.model import (
     Budget,
     Decision,
     Direction,
     HistoryEntry,
-    Ledger,
     Observed,
     Record,
 )
@@ -63,17 +60,10 @@ def replay(history: Iterable[StoredEntry], settings: Settings) -> Replayed:
 
 def again(entry: HistoryEntry, settings: Settings) -> tuple[Decision, tuple[str, ...]] | None:
     """The decision that the settings lead to, and triggers without a recorded value; None if it cannot be said."""
-    if not entry.inputs:
+    inputs = inputs_of(entry)
+    if inputs is None:
         return None
-    try:
-        observed = msgspec.convert(entry.inputs["observed"], Observed)
-        record = msgspec.convert(entry.inputs["record"], Record)
-    except (msgspec.ValidationError, KeyError):
-        return None
-    record = alerts.rematch(
-        replace(record, ledger=_before(record.ledger, entry.at), shadow=_before(record.shadow, entry.at)),
-        settings,
-    )
+    observed, record = inputs[0], alerts.rematch(inputs[1], settings)
     permitted = allowed(settings, record.target.namespace)
     policy = _policy(settings, record, entry)
     if policy is None or not permitted:
@@ -105,12 +95,6 @@ def _under(observed: Observed, settings: Settings) -> Observed:
             budget.down_until,
         ),
     )
-
-
-def _before(ledger: Ledger, at: datetime) -> Ledger:
-    """Without what that very decision noted: it is to be made again."""
-    steps = tuple(step for step in ledger.recommendations if step.at < at)
-    return replace(ledger, recommendations=steps)
 
 
 def _policy(settings: Settings, record: Record, entry: HistoryEntry) -> Policy | None:
