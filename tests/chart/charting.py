@@ -1,5 +1,6 @@
 """What the chart's tests share: rendering in a process of its own, and looking at what came out."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -64,6 +65,11 @@ def one(found: list[Object], kind: str, name: str = "") -> Object:
     return chosen
 
 
+def decoded(text: str) -> str:
+    """What stands in a Secret's data."""
+    return base64.b64decode(text).decode()
+
+
 def settled(name: str) -> str:
     """A rendering as text to compare: without what is random, long copies left out."""
     parts = []
@@ -77,7 +83,7 @@ def settled(name: str) -> str:
         if each["metadata"]["name"] == "gpu-responder-tokens":
             each["data"] = dict.fromkeys(each["data"], "<random>")
         if each["metadata"]["name"] == "gpu-responder-token-hashes":
-            entries = yaml.safe_load(each["stringData"]["tokens.yaml"])["tokens"]
-            each["stringData"]["tokens.yaml"] = [{**entry, "sha256": "<hash>"} for entry in entries]
+            entries = yaml.safe_load(decoded(each["data"]["tokens.yaml"]))["tokens"]
+            each["data"]["tokens.yaml"] = [{**entry, "sha256": "<hash>"} for entry in entries]
         parts.append(yaml.safe_dump(each, sort_keys=True, width=110))
     return "---\n".join(parts)

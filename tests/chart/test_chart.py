@@ -1,6 +1,5 @@
 """The chart as Helm's own engine renders it: what is there, what must not be, and what it may do."""
 
-import base64
 import copy
 import hashlib
 import json
@@ -25,6 +24,7 @@ from charting import (
     ROOT,
     SETS,
     Object,
+    decoded,
     objects,
     objects_in,
     one,
@@ -466,16 +466,17 @@ def test_tokens_are_those_of_their_hashes(tmp_path: Path):
     made = [one(found, "Secret", "gpu-responder-tokens")["data"] for found in secrets]
     assert not set(made[0].values()) & set(made[1].values())
     path = tmp_path / "tokens.yaml"
-    path.write_text(one(secrets[0], "Secret", "gpu-responder-token-hashes")["stringData"]["tokens.yaml"])
+    path.write_text(decoded(one(secrets[0], "Secret", "gpu-responder-token-hashes")["data"]["tokens.yaml"]))
     known = read_token_hashes(str(path))
     assert len(known) == 3
     for role in Role:
-        token = base64.b64decode(made[0][role.value])
-        assert re.fullmatch(rb"gpur_[A-Za-z0-9]{43}", token)
+        token = decoded(made[0][role.value])
+        assert re.fullmatch(r"gpur_[A-Za-z0-9]{43}", token)
         (identity,) = [
             each
             for key, each in known.items()
-            if key in (hashlib.sha256(token).digest(), hashlib.sha256(token).hexdigest().encode())
+            if key
+            in (hashlib.sha256(token.encode()).digest(), hashlib.sha256(token.encode()).hexdigest().encode())
         ]
         assert identity.role is role
 

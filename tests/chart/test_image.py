@@ -1,6 +1,5 @@
 """The image's steps without Docker: what the Dockerfile builds, run by another user from a tree it cannot write to."""
 
-import base64
 import contextlib
 import json
 import os
@@ -23,7 +22,7 @@ from responder.sim.server import SimServer
 from tests.serving import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
-from charting import NAMESPACE, ROOT, Object, objects_in, one, render
+from charting import NAMESPACE, ROOT, Object, decoded, objects_in, one, render
 
 NOBODY = 65532
 """The user of image and chart."""
@@ -185,7 +184,8 @@ def mounted(found: list[Object], container: Object, volumes: list[Object], root:
         if "configMap" in source:
             texts = one(found, "ConfigMap", source["configMap"]["name"])["data"]
         elif "secret" in source:
-            texts = one(found, "Secret", source["secret"]["secretName"])["stringData"]
+            data = one(found, "Secret", source["secret"]["secretName"])["data"]
+            texts = {name: decoded(text) for name, text in data.items()}
         for name, text in texts.items():
             (folder / name).write_text(text)
 
@@ -290,7 +290,3 @@ def helm_test(
 def wanted(cluster: SimCluster) -> dict[str, int]:
     found = cluster.truth()["workloads"]
     return {f"{each['namespace']}/{each['name']}": each["replicasWanted"] for each in found}
-
-
-def decoded(text: str) -> str:
-    return base64.b64decode(text).decode()
