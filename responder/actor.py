@@ -53,6 +53,9 @@ _SPREAD = timedelta(seconds=0.04)
 """Between two looks that a new actor takes for caution only, so that news never waits behind thousands of them."""
 _SWEEP_SECONDS = 600.0
 """So often, what is known of alerts that are long over is forgotten."""
+_GATHERED = timedelta(seconds=1)
+"""Of many pods that become ready one after the other, a look takes in those of so long."""
+_WAITS_FOR_PODS = (Reason.WAITING_FOR_READY, Reason.UNSCHEDULABLE)
 _AFTER_OUTAGE = timedelta(seconds=5)
 _AFTER_FAULT = timedelta(minutes=1)
 _CLOCK_SET = 5.0
@@ -179,6 +182,14 @@ class Actor:
         """Somebody has changed a target, or what scales it: look at it, if any alert was ever about it."""
         if self._leading and target.key in self._reasons:
             self._wake(target.key, anew=True)
+
+    def pods_changed(self, namespace: str) -> None:
+        """Pods of a namespace have become ready or the like: look at those that wait for it, once for many pods."""
+        if self._leading:
+            soon = self._clock() + _GATHERED
+            for key, reason in list(self._reasons.items()):
+                if reason in _WAITS_FOR_PODS and key.startswith(f"{namespace}/"):
+                    self._schedule.wake(key, soon)
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act while elected, until `stop` is set; `beat` is called every second or so."""

@@ -1,26 +1,39 @@
-"""The service's log: one line per event on standard error, as JSON or for people to read."""
+"""The service's log: one line per event on standard error, as JSON or for people to read.
+
+The audit, which is what was decided, what became of it and what people changed, can go to standard output instead:
+where the store keeps only the newest of it, whoever collects the logs keeps the rest.
+"""
 
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
 FORMATS = ("json", "human")
 
+AUDIT = "responder.audit"
+"""The logger of the audit, and the parent of its parts."""
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-def set_up(log_format: str, level: int = logging.INFO) -> None:
-    """Send all logs to standard error in this format, and nowhere else."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if log_format == "json" else _Human())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
+def set_up(log_format: str, level: int = logging.INFO, *, audit_to_stdout: bool = False) -> None:
+    """Send all logs to standard error in this format, and nowhere else; the audit to standard output where asked."""
+    root, audit = logging.getLogger(), logging.getLogger(AUDIT)
+    root.handlers[:] = [_handler(sys.stderr, log_format)]
     root.setLevel(level)
+    audit.handlers[:] = [_handler(sys.stdout, log_format)] if audit_to_stdout else []
+    audit.propagate = not audit_to_stdout
     # Every request to the API server at DEBUG would drown the rest.
     logging.getLogger("urllib3").setLevel(logging.WARNING)
     logging.captureWarnings(True)
+
+
+def _handler(stream: TextIO, log_format: str) -> logging.Handler:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Json() if log_format == "json" else _Human())
+    return handler
 
 
 class _Json(JsonFormatter):

@@ -8,6 +8,7 @@ from responder import metrics
 from responder.model import Failure, HistoryEntry, Intent, Outcome, Reason, Record, TargetRef, target_of_key
 
 log = logging.getLogger(__name__)
+decisions = logging.getLogger("responder.audit.decisions")
 
 _QUIET = frozenset(
     {Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.COOLDOWN, Reason.STABILIZED, Reason.RATE_LIMITED}
@@ -48,7 +49,7 @@ class Events(Protocol):
 
 
 class Observer:
-    """Counts and logs, and leaves Events on targets. Its log lines are the audit of decisions."""
+    """Counts and logs, and leaves Events on targets. What it records is logged as the audit of decisions."""
 
     def __init__(self, events: Events | None = None) -> None:
         self._events = events
@@ -59,7 +60,7 @@ class Observer:
             metrics.decisions.labels(entry.reason.value).inc()
         else:
             metrics.scale_operations.labels(entry.outcome.value).inc()
-        log.info(
+        decisions.info(
             entry.message,
             extra={
                 "target": entry.target,

@@ -203,7 +203,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         lookup=PodLookup(cluster, store.ring),
         nodes=cluster.nodes,
     )
-    cluster.keep_current(acting.changed)
+    cluster.keep_current(acting.changed, acting.pods_changed)
     checks = {
         "kubernetes": cluster.check,
         **({"prometheus": values.check} if options.prometheus_urls else {}),
@@ -309,7 +309,7 @@ def run(options: Options, build_actor: BuildActor | None = None) -> None:
     """Serve until told to stop; does not return. Raises ConfigError, StoreUnavailable before it begins."""
     check(options)
     wait_for_address(options.bind)
-    logs.set_up(options.log_format)
+    logs.set_up(options.log_format, audit_to_stdout=options.store.startswith("kubernetes"))
     with shared_folder() as folder:
         Service(options, folder, build_actor).run()
 

@@ -363,12 +363,34 @@ def test_a_target_that_comes_back_is_tried_at_once():
         until(lambda: world.replicas() == 3)
 
 
+def test_the_next_step_comes_a_second_after_the_pods_are_ready():
+    """Not when the trigger is evaluated again; of what waits for nothing or elsewhere, no look is taken."""
+    up = trigger("scale_up", Direction.UP, max_steps=None)
+    world = World(settings=settings(policy(triggers=(up,))))
+    with running(world) as run:
+        thing = world.server.things[REF.key]
+        thing.ready = 2
+        deliver(world, alert())
+        until(lambda: world.replicas() == 3 and world.record().intent is None)
+        deliver(world, alert({**UP, "pod": "b"}, received_at=world.clock.now))
+        until(lambda: world.record().verdict.reason is Reason.WAITING_FOR_READY)
+        until(lambda: run.actor._schedule.idle(0))
+        thing.ready = 3
+        run.actor.pods_changed("elsewhere")
+        world.clock.tick(2)
+        assert world.replicas() == 3
+        run.actor.pods_changed(REF.namespace)
+        world.clock.tick(1)
+        until(lambda: world.replicas() == 4)
+
+
 def test_who_does_not_lead_is_told_in_vain():
     """A process without the lease looks at nothing, whatever its watch says."""
     world, reads = World(), []
     world.trace = reads.append
     run = ActorRun(world)
     run.actor.changed(REF)
+    run.actor.pods_changed(REF.namespace)
     assert len(run.actor._schedule) == 0
     assert reads == []
 

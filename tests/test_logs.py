@@ -13,10 +13,11 @@ NASTY = "label\n2026 INFO forged\r\x1b[2J\u2028\ud800 ünï ☃"
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    root = logging.getLogger()
+    root, audit = logging.getLogger(), logging.getLogger(logs.AUDIT)
     before, level = root.handlers[:], root.level
     yield
     root.handlers[:], root.level = before, level
+    audit.handlers[:], audit.propagate = [], True
     logging.captureWarnings(False)
 
 
@@ -53,3 +54,24 @@ def test_set_up_again_does_not_double_lines(capfd: pytest.CaptureFixture[str]) -
     logs.set_up("human")
     logging.getLogger("x").info("once")
     assert capfd.readouterr().err.count("once") == 1
+
+
+def test_the_audit_goes_to_standard_output_where_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    """There it is alone and whole; everything else stays on standard error."""
+    logs.set_up("json", audit_to_stdout=True)
+    logging.getLogger("responder.audit.decisions").info("scaled", extra={"target": "a/b/c"})
+    logging.getLogger("responder.audit.people").info("override.put")
+    logging.getLogger("responder.actor").info("acts")
+    told = capfd.readouterr()
+    assert [json.loads(line)["message"] for line in told.out.splitlines()] == ["scaled", "override.put"]
+    assert [json.loads(line)["message"] for line in told.err.splitlines()] == ["acts"]
+
+
+def test_the_audit_is_part_of_the_log_otherwise(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also after it was set up the other way."""
+    logs.set_up("json", audit_to_stdout=True)
+    logs.set_up("json")
+    logging.getLogger("responder.audit.decisions").info("scaled")
+    told = capfd.readouterr()
+    assert not told.out
+    assert json.loads(told.err)["message"] == "scaled"

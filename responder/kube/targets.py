@@ -13,6 +13,8 @@ from responder.model import TargetRef, Workload
 
 News = Callable[[TargetRef], None]
 """Told of a target that has changed, from any thread; must return at once."""
+PodNews = Callable[[str], None]
+"""Told of a namespace whose pods have changed, in the same way."""
 Names = set[tuple[str, str]]
 """(namespace, name)."""
 

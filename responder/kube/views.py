@@ -7,16 +7,20 @@ from responder.kube import selectors
 from responder.kube.capacity import Node
 from responder.kube.ownership import Autoscaler, Target
 from responder.kube.pods import Pod, PodState, state_of
-from responder.kube.targets import News
+from responder.kube.targets import News, PodNews
 from responder.model import TargetRef
 
 _Names = dict[str, set[str]]
 
 
 class PodView:
-    """Pods, found by selector without looking at each: the label keys that are asked for are indexed."""
+    """Pods, found by selector without looking at each: the label keys that are asked for are indexed.
 
-    def __init__(self) -> None:
+    `news` is told of namespaces whose pods have become ready or are so no more, have found a node, or cannot.
+    """
+
+    def __init__(self, news: PodNews) -> None:
+        self._news = news
         self._lock = threading.Lock()
         self._pods: dict[str, dict[str, PodState]] = {}
         self._index: dict[tuple[str, str], _Names] = {}
@@ -27,13 +31,15 @@ class PodView:
             pod = state_of(item)
             pods.setdefault(pod.namespace, {})[pod.name] = pod
         with self._lock:
-            self._pods = pods
+            before, self._pods = self._pods, pods
             self._index.clear()
+        for namespace in before.keys() | pods.keys():
+            self._news(namespace)
 
     def put(self, item: Pod) -> None:
         pod = state_of(item)
         with self._lock:
-            old = self._pods.setdefault(pod.namespace, {}).get(pod.name)
+            old = before = self._pods.setdefault(pod.namespace, {}).get(pod.name)
             if old is not None and old.labels != pod.labels:
                 self._unindex(old)
                 old = None
@@ -42,12 +48,15 @@ class PodView:
                 for (namespace, key), values in self._index.items():
                     if namespace == pod.namespace and key in pod.labels:
                         values.setdefault(pod.labels[key], set()).add(pod.name)
+        if before is None or _told(before) != _told(pod):
+            self._news(pod.namespace)
 
     def drop(self, item: Pod) -> None:
         with self._lock:
             old = self._pods.get(item.metadata.namespace, {}).pop(item.metadata.name, None)
             if old is not None:
                 self._unindex(old)
+        self._news(item.metadata.namespace)
 
     def select(self, namespace: str, selector: str) -> list[PodState]:
         """The pods of a namespace that a selector selects; raises ValueError for what is no selector."""
@@ -84,6 +93,10 @@ class PodView:
                 names.discard(pod.name)
                 if not names:
                     values.pop(pod.labels[key], None)
+
+
+def _told(pod: PodState) -> tuple[bool, bool, str, tuple[str, ...]]:
+    return pod.counts, pod.ready, pod.node, pod.lacks
 
 
 class AutoscalerView:

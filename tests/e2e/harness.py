@@ -44,17 +44,22 @@ def request(
 
 
 class Program:
-    """A program in a session of its own, so that all that it starts can be reached and is ended with it."""
+    """A program in a session of its own, so that all that it starts can be reached and is ended with it.
 
-    def __init__(self, arguments: Sequence[str], log: Path, module: str = "responder") -> None:
+    What it prints goes to `output`, and to its log without one.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], log: Path, module: str = "responder", output: Path | None = None
+    ) -> None:
         self.log = log
-        with log.open("ab") as output:
+        with log.open("ab") as errors, (output or log).open("ab") as printed:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=printed,
+                stderr=errors,
                 start_new_session=True,
             )
         self.pid = self.process.pid
@@ -189,6 +194,7 @@ class Service:
         self.port = free_port()
         self.database = folder / "store.db"
         self.log = folder / f"serve-{name}.log"
+        self.audit = folder / f"audit-{name}.log"
         self.starts = 0
         self._arguments = [
             "serve",
@@ -204,7 +210,7 @@ class Service:
 
     def start(self) -> None:
         self.starts += 1
-        self.program = Program(self._arguments, self.log)
+        self.program = Program(self._arguments, self.log, output=self.audit)
 
     def kill(self) -> None:
         """SIGKILL to every process of it at once."""

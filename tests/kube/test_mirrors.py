@@ -157,6 +157,23 @@ def test_pods_follow_without_reads(world: World, live: KubeCluster) -> None:
     assert world.reads(PODS) == 0
 
 
+def test_pods_that_are_waited_for_are_news(world: World) -> None:
+    """One that comes, becomes ready or goes; not one whose status says nothing else."""
+    told: list[str] = []
+    cluster = world.cluster("admin")
+    cluster.keep_current(pod_news=told.append)
+    until(lambda: current(cluster))
+    world.add_pod("a", ready=False)
+    until(lambda: told == ["rec"])
+    for text in ("True", "True", "False"):
+        condition = {"type": "Ready", "status": text, "message": str(len(told))}
+        world.send("PATCH", f"{PODS}/a/status", {"status": {"conditions": [condition]}})
+    until(lambda: told == ["rec"] * 3)
+    world.send("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+    until(lambda: told == ["rec"] * 4)
+    cluster.close()
+
+
 def test_hpa_that_appears_and_goes(world: World, live: KubeCluster) -> None:
     """An HPA is noticed as soon as it is there, and as soon as it is not."""
     assert owner(live) == Ownership()
@@ -424,7 +441,7 @@ QUERY = st.sampled_from(["a=1", "b=2", "a=1,b=1", "a in (1,2),b=2", "a!=1", "!a"
 @given(st.lists(st.one_of(STEP, QUERY), max_size=30))
 def test_index_agrees_with_looking_at_each(steps: list) -> None:
     """However pods come, change labels and go, a selector selects what a scan of all would."""
-    view = PodView()
+    view = PodView(lambda namespace: None)
     view.replace([made("p", {"a": "1"}), made("p", {"a": "1"}, "other")])
     truth = {"p": made("p", {"a": "1"})}
     for step in steps:

@@ -34,7 +34,7 @@ REPEATS = timedelta(seconds=30)
 _LEGAL = re.compile(r"[-._A-Za-z0-9]{1,253}")
 _TRIES = 10
 
-log = logging.getLogger("responder.audit")
+log = logging.getLogger("responder.audit.people")
 
 
 class Shared(Generic[T]):
@@ -129,7 +129,7 @@ class Ending(Generic[T]):
 
 
 class Audit:
-    """The newest lines in a ConfigMap; every line is in the log, which keeps them all."""
+    """The newest lines in a ConfigMap; every line is logged, and whoever collects the logs keeps them all."""
 
     def __init__(self, maps: ConfigMaps, clock: Callable[[], float]) -> None:
         self._maps = maps

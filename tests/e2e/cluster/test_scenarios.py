@@ -8,6 +8,9 @@ from responder.model import Reason
 from tests.e2e.cluster.world import World, deleted_afterwards
 from tests.serving import until
 
+SOON = 20.0
+"""Far below the minute after which a target is looked at anyway."""
+
 
 def test_an_alert_scales_once(world: World) -> None:
     """One effect, by our manager, with an Event and a line of history, however often it is told."""
@@ -84,8 +87,10 @@ def test_a_statefulset(world: World) -> None:
 
 
 def test_another_owner(world: World) -> None:
-    """An autoscaler decides, and the service stands aside."""
+    """An autoscaler that appears decides from then on: it is noticed by itself, and the service stands aside."""
     world.workload("vllm")
+    world.fire_for("vllm")
+    world.settles_at("vllm", 3)
     autoscaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -103,22 +108,58 @@ def test_another_owner(world: World) -> None:
         },
     }
     world.call("POST", world.path("horizontalpodautoscalers", group="autoscaling/v2"), autoscaler)
-    # A watch may take a moment to say so.
-    time.sleep(1)
-    world.fire_for("vllm")
-    told = world.awaits("vllm", Reason.OTHER_OWNER)
+    told = world.awaits("vllm", Reason.OTHER_OWNER, seconds=SOON)
     assert "vllm" in told["message"]
-    assert world.replicas("vllm") == 2
+    world.fire_for("vllm", step="more")
+    world.workload("other")
+    world.fire_for("other")
+    world.settles_at("other", 3)
+    assert world.replicas("vllm") == 3
 
 
 def test_a_person_scales_too(world: World) -> None:
-    """Somebody else's number is respected and built upon."""
+    """Somebody else's number is noticed by itself, respected and built upon."""
     world.workload("vllm")
     world.fire_for("vllm")
     world.settles_at("vllm", 3)
     world.patch(world.path("deployments", "vllm") + "/scale", {"spec": {"replicas": 7}})
+    until(
+        lambda: any(line["reason"] == Reason.FOREIGN_CHANGE for line in world.decisions("vllm")),
+        SOON,
+        "it is noticed",
+    )
     world.fire_for("vllm", step="more")
     world.settles_at("vllm", 8)
+
+
+def test_a_person_annotates(world: World) -> None:
+    """A pin for those who live in kubectl: it is in force in a moment, and so is its end, with no alert in between."""
+    world.workload("vllm")
+    world.fire_for("vllm")
+    world.settles_at("vllm", 3)
+    path = world.path("deployments", "vllm")
+    world.patch(path, {"metadata": {"annotations": {"gpu-responder.io/pinned-replicas": "5"}}})
+    world.settles_at("vllm", 5, seconds=SOON)
+    world.patch(path, {"metadata": {"annotations": {"gpu-responder.io/pinned-replicas": None}}})
+    until(lambda: not world.target("vllm")["overrides"], SOON, "the pin is over")
+
+
+def test_what_is_done_and_decided_is_on_standard_output(world: World) -> None:
+    """The ConfigMaps keep the newest of it; all of it, and what people changed, is printed, and nothing else is."""
+    world.workload("vllm")
+    world.fire_for("vllm")
+    world.settles_at("vllm", 3)
+    world.override("vllm", kind="pin", replicas=4)
+    world.settles_at("vllm", 4)
+
+    def applied() -> list[str]:
+        return [line["message"] for line in world.decisions("vllm") if line["outcome"] == "applied"]
+
+    told = until(lambda: applied()[1:] and applied(), what="both are in history")
+    printed = "".join(service.audit.read_text() for service in world.services)
+    assert all(message in printed for message in told)
+    assert "override" in printed
+    assert all(" responder.audit." in line for line in printed.splitlines())
 
 
 def test_a_dry_run(world: World) -> None:

@@ -164,6 +164,21 @@ class World:
                     return json.loads(body)
         raise AssertionError("no service answers")
 
+    def target(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask(f"/api/v1/targets/{self.namespace}/deployment/{name}")
+        return found
+
+    def override(self, name: str, **fields: Any) -> None:
+        """As a person says it to the API, for the next minutes."""
+        target = f"{self.namespace}/deployment/{name}"
+        body = {"target": target, "comment": "test", "createdBy": "ana", "durationSeconds": 600, **fields}
+        port = next(service.port for service in self.services if service.pids())
+        told = json.dumps(body).encode()
+        status, answer = request(
+            port, "POST", "/api/v1/overrides", told, **{"Content-Type": "application/json"}
+        )
+        assert status == 201, answer
+
     def decisions(self, name: str, **query: str) -> list[dict[str, Any]]:
         found = self.ask("/api/v1/decisions", namespace=self.namespace, name=name, limit="200", **query)
         return list(found["decisions"])
