@@ -66,8 +66,7 @@ class Poller:
         if not answer.changed:
             return was_in_trouble
         self._etag = answer.etag
-        # `asOf` moves by itself.
-        seen = json.dumps({**answer.body, "asOf": ""}, sort_keys=True)
+        seen = json.dumps(_lasting(answer.body), sort_keys=True)
         news = seen != self._seen or was_in_trouble
         self._seen, self.body = seen, answer.body
         return news
@@ -78,6 +77,13 @@ class Poller:
         news = not self.trouble
         self.trouble = message
         return news
+
+
+def _lasting(body: Any) -> Any:
+    """The body without what moves by itself: a count that is made anew and is the same is no news."""
+    if isinstance(body, dict):
+        return {key: _lasting(value) for key, value in body.items() if key not in ("asOf", "countedAt")}
+    return [_lasting(each) for each in body] if isinstance(body, list) else body
 
 
 def watch(api: Api, path: str, query: Mapping[str, Any], draw: Draw, *, as_json: bool) -> None:

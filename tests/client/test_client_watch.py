@@ -66,22 +66,24 @@ def test_sends_the_etag_and_keeps_what_it_has() -> None:
 
 
 def test_a_change_quickens_it() -> None:
-    """What moves is watched closely; that time passes is no change."""
-    body: dict[str, Any] = {"targets": [], "asOf": 0}
+    """What moves is watched closely; that time passes is no change, nor that the same was counted again."""
+    body: dict[str, Any] = {"targets": [{"ready": 1, "countedAt": 0}], "asOf": 0}
     with scripted() as service:
 
         def answer(_: Any) -> tuple[int, dict[str, str], bytes]:
             body["asOf"] += 1
+            body["targets"][0]["countedAt"] += 1
             return 200, {}, json.dumps(body).encode()
 
         service.answers[""] = answer
         made, clock = poller(service)
         run(made, clock, 60)
         assert made.pause == watch.SLOWEST
-        body["targets"] = ["new"]
+        assert made.body["targets"][0]["countedAt"] > 1
+        body["targets"][0]["ready"] = 2
         clock.now += made.left()
         assert made.ask() is True
-        assert made.body["targets"] == ["new"]
+        assert made.body["targets"][0]["ready"] == 2
         assert made.pause == watch.FASTEST
 
 
