@@ -22,7 +22,14 @@ def api() -> Iterator[FakeApi]:
 
 @pytest.fixture
 def cluster(api: FakeApi, tmp_path: Path) -> Iterator[KubeCluster]:
-    """The cluster behind it, impatient: 0.3 s for a request, 1 s for a call with its retries."""
-    made = KubeCluster(api.kubeconfig(tmp_path / "kubeconfig"), timeout=0.3, deadline=1.0)
+    """The cluster behind it, as patient as a machine may be slow."""
+    made = KubeCluster(api.kubeconfig(tmp_path / "kubeconfig"), timeout=20, deadline=30)
     yield made
     made.close()
+
+
+@pytest.fixture
+def impatient(cluster: KubeCluster) -> KubeCluster:
+    """The same, that tries for a second only: for what will not mend."""
+    cluster.connection.deadline = 1.0
+    return cluster

@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 RECORDINGS = json.loads((Path(__file__).parents[1] / "data" / "kubernetes-1.36.json").read_text())
 HANG, RESET, TRUNCATED, TRICKLE = "hang", "reset", "truncated", "trickle"
+HANG_SECONDS = 10.0
+"""After so long even what hangs comes to an end."""
 
 
 def recorded(name: str):
@@ -100,7 +102,7 @@ class FakeApi:
         if self.released.is_set():
             answer = RESET  # closed: connections that were kept alive are of no use any more
         if answer == HANG:
-            self.released.wait(10)
+            self.released.wait(HANG_SECONDS)
         if answer in (HANG, RESET):
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             handler.connection.close()

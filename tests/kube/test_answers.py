@@ -7,7 +7,7 @@ import pytest
 from responder.errors import Conflict, PermanentError, TransientError
 from responder.kube import KubeCluster
 from responder.model import Reason, TargetRef, Workload
-from tests.kube.fake_api import HANG, RESET, TRICKLE, TRUNCATED, FakeApi, recorded
+from tests.kube.fake_api import HANG, HANG_SECONDS, RESET, TRICKLE, TRUNCATED, FakeApi, recorded
 
 VLLM = TargetRef("rec", "Deployment", "vllm")
 READ = "GET /apis/apps/v1/namespaces/rec/deployments/vllm"
@@ -63,6 +63,7 @@ def test_conflict(api: FakeApi, cluster: KubeCluster, name: str) -> None:
     assert len(api.sent("PUT")) == 1
 
 
+NEVER_WHOLE = (HANG, TRICKLE)
 UNKNOWN_OUTCOME = {
     "the connection is reset": (RESET, "connection"),
     "no answer comes": (HANG, "timeout"),
@@ -80,31 +81,34 @@ UNKNOWN_OUTCOME = {
 def test_write_is_never_repeated(api: FakeApi, cluster: KubeCluster, answer: object, kind: str) -> None:
     """When a write may have taken effect, it is not sent again: the caller settles it."""
     api.answers[WRITE] = answer
+    if answer in NEVER_WHOLE:
+        cluster.connection.timeout = 0.3
     began = time.monotonic()
     with pytest.raises(TransientError) as caught:
         cluster.scale(VLLM, AS_READ, 3)
     assert caught.value.kind == kind
     assert len(api.sent("PUT")) == 1
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < HANG_SECONDS
 
 
 @pytest.mark.parametrize(("answer", "kind"), UNKNOWN_OUTCOME.values(), ids=UNKNOWN_OUTCOME)
 def test_read_is_repeated(api: FakeApi, cluster: KubeCluster, answer: object, kind: str) -> None:
     """A read that failed for the moment is tried again and succeeds within its deadline."""
     api.answers[READ] = [answer, recorded("deployment-get")]
-    cluster.connection.deadline = 10.0
+    if answer in NEVER_WHOLE:
+        cluster.connection.timeout = 1.5  # the second answer is to be had in it, on a busy machine too
     assert cluster.workload(VLLM).resource_version == "360"
     assert sum(r["path"].endswith("/vllm") for r in api.sent("GET")) == 2
 
 
-def test_read_gives_up_at_its_deadline(api: FakeApi, cluster: KubeCluster) -> None:
+def test_read_gives_up_at_its_deadline(api: FakeApi, impatient: KubeCluster) -> None:
     """A server that stays down costs a caller the deadline and no more."""
     api.answers[READ] = BUSY
     began = time.monotonic()
     with pytest.raises(TransientError, match="unable to handle the request"):
-        cluster.workload(VLLM)
-    assert time.monotonic() - began < 3.0
-    assert len(api.sent("GET")) > 3
+        impatient.workload(VLLM)
+    assert time.monotonic() - began < HANG_SECONDS
+    assert sum(each["path"].endswith("/vllm") for each in api.sent("GET")) > 1
 
 
 def test_write_turned_away_unread_is_repeated(api: FakeApi, cluster: KubeCluster) -> None:
@@ -115,14 +119,14 @@ def test_write_turned_away_unread_is_repeated(api: FakeApi, cluster: KubeCluster
     assert len(api.sent("PUT")) == 3
 
 
-def test_retry_after_beyond_the_deadline_is_left_to_the_caller(api: FakeApi, cluster: KubeCluster) -> None:
+def test_retry_after_beyond_the_deadline_is_left_to_the_caller(api: FakeApi, impatient: KubeCluster) -> None:
     """A Retry-After of 10 s does not block a call of 1 s: it is handed on at once."""
     api.answers[WRITE] = recorded("eviction-blocked-by-pdb")
     began = time.monotonic()
     with pytest.raises(TransientError) as caught:
-        cluster.scale(VLLM, AS_READ, 3)
+        impatient.scale(VLLM, AS_READ, 3)
     assert (caught.value.kind, caught.value.retry_after) == ("throttled", 10.0)
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < HANG_SECONDS
     assert len(api.sent("PUT")) == 1
 
 
@@ -130,18 +134,18 @@ def test_retry_after_is_honoured(api: FakeApi, cluster: KubeCluster) -> None:
     """A read that is told to come back in 1 s does not come back earlier."""
     api.answers[READ] = [(429, {"Retry-After": "1"}, {}), recorded("deployment-get")]
     began = time.monotonic()
-    cluster.connection.get(READ[4:], dict, "read", deadline=3.0)
-    assert 1.0 <= time.monotonic() - began < 3.0
+    cluster.connection.get(READ[4:], dict, "read", deadline=30.0)
+    assert 1.0 <= time.monotonic() - began < HANG_SECONDS
 
 
-def test_nobody_listens(api: FakeApi, cluster: KubeCluster) -> None:
+def test_nobody_listens(api: FakeApi, impatient: KubeCluster) -> None:
     """A write that cannot even connect is tried until the deadline; the sentence says why it failed."""
-    cluster.scale(VLLM, AS_READ, 3)
+    impatient.scale(VLLM, AS_READ, 3)
     api.close()
     with pytest.raises(TransientError):
-        cluster.scale(VLLM, AS_READ, 3)  # on the connection that was kept
+        impatient.scale(VLLM, AS_READ, 3)  # on the connection that was kept
     with pytest.raises(TransientError, match=r"cannot be reached \(.*Connection refused\)") as caught:
-        cluster.scale(VLLM, AS_READ, 3)
+        impatient.scale(VLLM, AS_READ, 3)
     assert caught.value.kind == "connection"
 
 
@@ -165,9 +169,7 @@ def test_calls_are_reported(api: FakeApi, tmp_path) -> None:
     seen = []
     made = KubeCluster(
         api.kubeconfig(tmp_path / "k"),
-        timeout=0.3,
-        deadline=1.0,
-        on_call=lambda method, kind, seconds: seen.append((method, kind, seconds < 1)),
+        on_call=lambda method, kind, seconds: seen.append((method, kind, 0 < seconds < 10)),
     )
     api.answers[WRITE] = [RESET, recorded("forbidden-put"), recorded("scale-put-stale-resource-version")]
     for expected in (TransientError, PermanentError, Conflict):

@@ -41,7 +41,7 @@ def test_token_file_rotates(api: FakeApi, tmp_path: Path) -> None:
     """A 401 reads the token again and tries once more, for a write too: the server did nothing with the first."""
     token = tmp_path / "token"
     token.write_text("old")
-    cluster = KubeCluster(api.kubeconfig(tmp_path / "k", tokenFile=str(token)), timeout=1, deadline=1)
+    cluster = KubeCluster(api.kubeconfig(tmp_path / "k", tokenFile=str(token)), timeout=20, deadline=20)
     guarded(api, "new")
     token.write_text("new")
     workload = cluster.workload(VLLM)
@@ -53,7 +53,7 @@ def test_token_file_rotates(api: FakeApi, tmp_path: Path) -> None:
 
 def test_refused_after_reading_again(api: FakeApi, tmp_path: Path) -> None:
     """Credentials that stay wrong fail after one more try, in a sentence, and are not retried for long."""
-    cluster = KubeCluster(api.kubeconfig(tmp_path / "k", token="wrong"), timeout=1, deadline=5)
+    cluster = KubeCluster(api.kubeconfig(tmp_path / "k", token="wrong"), timeout=20, deadline=30)
     guarded(api, "right")
     with pytest.raises(TransientError, match="also after reading them again") as caught:
         cluster.workload(VLLM)
@@ -68,7 +68,7 @@ def test_refused_after_reading_again(api: FakeApi, tmp_path: Path) -> None:
 def test_file_that_went_bad_keeps_the_old(api: FakeApi, tmp_path: Path) -> None:
     """A kubeconfig that is broken when read again is an error of that call, not a crash."""
     kubeconfig = tmp_path / "k"
-    cluster = KubeCluster(api.kubeconfig(kubeconfig, token="wrong"), timeout=1, deadline=1)
+    cluster = KubeCluster(api.kubeconfig(kubeconfig, token="wrong"), timeout=20, deadline=20)
     guarded(api, "right")
     kubeconfig.write_text("][")
     with pytest.raises(TransientError, match="credentials"):

