@@ -140,9 +140,45 @@ def test_the_final_stage_is_confined():
     assert "/-/healthy" in words["HEALTHCHECK"]
     assert "org.opencontainers.image.licenses" in words["LABEL"]
     assert not [
-        rest for word, rest in instructions(1) if word == "RUN" and re.search(r"pip|apt|gcc|curl", rest)
+        rest
+        for word, rest in instructions(1)
+        if word == "RUN" and re.search(r"pip (?!uninstall)|apt|gcc|curl", rest)
     ]
     assert re.search(r"(?m)^ARG BASE=python:[\d.]+-slim-\w+$", DOCKERFILE)
+
+
+def test_the_base_loses_its_installer(tmp_path: Path):
+    """What the second stage runs takes pip out of the base image, and leaves the standard library."""
+    library = tmp_path / "lib/python3.11"
+    for name in ("site-packages/pip/x.py", "site-packages/setuptools/x.py", "ensurepip/x.whl", "json/x.py"):
+        (library / name).parent.mkdir(parents=True)
+        (library / name).touch()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("pip", "pip3.11", "python3.11"):
+        (programs / name).touch()
+    for word, rest in instructions(1):
+        if word == "RUN" and "/usr/local" in rest:
+            subprocess.run(rest.replace("/usr/local", str(tmp_path)), shell=True, check=True)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"bin/python3.11", "lib/python3.11/json/x.py"}
+
+
+def test_a_scanner_finds_what_is_inside(image: Path):
+    """Each package that the service needs has its metadata beside it, and no other version than the constraints'."""
+    pinned = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().lower().splitlines()
+        if "==" in line
+    )
+    found = {}
+    for path in (image / "opt/gpu-responder").rglob("*.dist-info/METADATA"):
+        fields = dict(re.findall(r"(?m)^(Name|Version): (.*)$", path.read_text(encoding="utf-8")))
+        found[re.sub(r"[-_.]+", "-", fields["Name"]).lower()] = fields["Version"]
+    assert found.pop("gpu-responder") == "0.1.0"
+    assert {"flask", "kubernetes", "gunicorn"} <= found.keys()
+    same = {re.sub(r"[-_.]+", "-", name): version for name, version in pinned.items()}
+    assert {name: version for name, version in found.items() if same.get(name) != version.lower()} == {}
 
 
 # --- The chart's policy, tokens and test, with what the image holds -----------------------------------------
