@@ -191,6 +191,11 @@ class Actor:
                 if reason in _WAITS_FOR_PODS and key.startswith(f"{namespace}/"):
                     self._schedule.wake(key, soon)
 
+    def cordon_lifted(self) -> None:
+        """A person has lifted a cordon of ours: note it before they make one of their own."""
+        if self._cordons is not None:
+            self._cordons.soon()
+
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act while elected, until `stop` is set; `beat` is called every second or so."""
         self._lease.try_hold()

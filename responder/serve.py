@@ -203,7 +203,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         lookup=PodLookup(cluster, store.ring),
         nodes=cluster.nodes,
     )
-    cluster.keep_current(acting.changed, acting.pods_changed)
+    cluster.keep_current(acting)
     checks = {
         "kubernetes": cluster.check,
         **({"prometheus": values.check} if options.prometheus_urls else {}),

@@ -13,7 +13,7 @@ from responder.nodes import Cordon, Node, NodeDecision
 from responder.policy import Settings
 
 EVERY = 10.0
-"""Seconds between two looks when no alert brings one: so soon a cordon that a person lifted is seen to be."""
+"""Seconds between two looks when nothing brings one: without a watch, so late a cordon is seen to be lifted."""
 MOST_READ = 50
 """Nodes read one by one at a look."""
 

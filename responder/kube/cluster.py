@@ -14,11 +14,11 @@ from responder.kube.discovery import Discovery
 from responder.kube.events import Recorder
 from responder.kube.inventory import Inventory
 from responder.kube.mirrors import Mirrors
+from responder.kube.news import News, Nobody
 from responder.kube.nodes import Nodes
 from responder.kube.ownership import Owners
 from responder.kube.pods import PodState, count, listed
 from responder.kube.resolve import Resolver
-from responder.kube.targets import News, PodNews
 from responder.kube.workloads import Details, Workloads
 from responder.model import Ownership, Pods, Reason, TargetRef, Workload
 from responder.policy import Rejection
@@ -67,18 +67,14 @@ class KubeCluster:
         self._checked: tuple[str, float] | None = None
         self._check_lock = threading.Lock()
 
-    def keep_current(
-        self,
-        news: News = lambda ref: None,  # noqa: ARG005
-        pod_news: PodNews = lambda namespace: None,  # noqa: ARG005
-    ) -> None:
+    def keep_current(self, news: News | None = None) -> None:
         """Keep targets, pods, autoscalers and nodes current by watches from now on, where the rights allow.
 
-        For the process that acts; `news` is told of targets that somebody else has changed, `pod_news` of namespaces
-        whose pods have become ready or the like. While a watch is not current, they are read when asked for.
+        For the process that acts, which is told of what it has to look at. While a watch is not current, they are
+        read when asked for.
         """
         if self._mirrors is None:
-            self._mirrors = Mirrors(self.connection, self.discovery, news, pod_news)
+            self._mirrors = Mirrors(self.connection, self.discovery, news or Nobody())
             self._owners.mirrors = self._mirrors
             self._inventory.mirrors = self._mirrors
 

@@ -10,10 +10,11 @@ from responder.kube.capacity import Node
 from responder.kube.connection import Connection
 from responder.kube.discovery import Discovery, Resource
 from responder.kube.mirror import Mirror, Sink
+from responder.kube.news import News
 from responder.kube.objects import Anything
 from responder.kube.ownership import KEDA, Autoscaler, Target
 from responder.kube.pods import Pod, PodState
-from responder.kube.targets import Names, News, PodNews, Sighting, TargetView
+from responder.kube.targets import Names, Sighting, TargetView
 from responder.kube.views import AutoscalerView, NodeView, PodView
 from responder.model import TargetRef
 
@@ -67,20 +68,18 @@ class _Kind:
 
 
 class Mirrors:
-    """Targets, pods, autoscalers and nodes, kept current by watches. Answers None where a read must do.
+    """Targets, pods, autoscalers and nodes, kept current by watches. Answers None where a read must do."""
 
-    `news` is told of targets that have changed, and of those whose autoscalers have; `pod_news` of namespaces whose
-    pods have.
-    """
-
-    def __init__(self, connection: Connection, discovery: Discovery, news: News, pod_news: PodNews) -> None:
+    def __init__(self, connection: Connection, discovery: Discovery, news: News) -> None:
         self._connection = connection
         self._discovery = discovery
         self._news = news
         self._lock = threading.Lock()
         self._kinds: dict[tuple[str, str], _Kind] = {}
-        self._pods = _Scoped(self._make(lambda: PodView(pod_news), Pod, "pods", _core("pods")))
-        self._nodes = _Scoped(self._make(NodeView, Node, "nodes", lambda namespace: "/api/v1/nodes"))  # noqa: ARG005
+        self._pods = _Scoped(self._make(lambda: PodView(news), Pod, "pods", _core("pods")))
+        self._nodes = _Scoped(
+            self._make(lambda: NodeView(news), Node, "nodes", lambda namespace: "/api/v1/nodes")  # noqa: ARG005
+        )
         self._autoscalers = {
             kind: _Scoped(self._make(lambda: AutoscalerView(news), Autoscaler, f"{kind}s", where))
             for kind, where in (

@@ -45,7 +45,7 @@ def rights_needed(
         if policy.triggers and policy.capacity is not Capacity.IGNORE:
             rights |= _each("list watch", "", "nodes", "") | _each("list watch", "", "pods", "")
         if policy.node_triggers:
-            rights |= _each("get list patch", "", "nodes", "")
+            rights |= _each("get list watch patch", "", "nodes", "")
     kind, _, named = options.store.partition(":")
     if kind == "kubernetes":
         namespace = named or own_namespace()

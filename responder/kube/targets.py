@@ -1,20 +1,17 @@
 """Targets as their watch last showed them, and who is told when one of them changes."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from responder.deciding.overrides import PREFIX
 from responder.kube.discovery import Resource
 from responder.kube.managers import FIELD_MANAGER
+from responder.kube.news import News
 from responder.kube.objects import Anything
 from responder.kube.workloads import Details, details_of, tells_its_scale, workload_of
 from responder.model import TargetRef, Workload
 
-News = Callable[[TargetRef], None]
-"""Told of a target that has changed, from any thread; must return at once."""
-PodNews = Callable[[str], None]
-"""Told of a namespace whose pods have changed, in the same way."""
 Names = set[tuple[str, str]]
 """(namespace, name)."""
 
@@ -87,7 +84,7 @@ class TargetView:
 
     def _tell(self, key: tuple[str, str]) -> None:
         namespace, name = key
-        self._news(TargetRef(namespace, self._resource.kind, name, self._resource.group))
+        self._news.changed(TargetRef(namespace, self._resource.kind, name, self._resource.group))
 
 
 def is_news(before: Sighting | None, now: Sighting | None) -> bool:

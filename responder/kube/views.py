@@ -5,9 +5,10 @@ from collections.abc import Iterable
 
 from responder.kube import selectors
 from responder.kube.capacity import Node
+from responder.kube.news import News
+from responder.kube.nodes import MARK
 from responder.kube.ownership import Autoscaler, Target
 from responder.kube.pods import Pod, PodState, state_of
-from responder.kube.targets import News, PodNews
 from responder.model import TargetRef
 
 _Names = dict[str, set[str]]
@@ -19,7 +20,7 @@ class PodView:
     `news` is told of namespaces whose pods have become ready or are so no more, have found a node, or cannot.
     """
 
-    def __init__(self, news: PodNews) -> None:
+    def __init__(self, news: News) -> None:
         self._news = news
         self._lock = threading.Lock()
         self._pods: dict[str, dict[str, PodState]] = {}
@@ -34,7 +35,7 @@ class PodView:
             before, self._pods = self._pods, pods
             self._index.clear()
         for namespace in before.keys() | pods.keys():
-            self._news(namespace)
+            self._news.pods_changed(namespace)
 
     def put(self, item: Pod) -> None:
         pod = state_of(item)
@@ -49,14 +50,14 @@ class PodView:
                     if namespace == pod.namespace and key in pod.labels:
                         values.setdefault(pod.labels[key], set()).add(pod.name)
         if before is None or _told(before) != _told(pod):
-            self._news(pod.namespace)
+            self._news.pods_changed(pod.namespace)
 
     def drop(self, item: Pod) -> None:
         with self._lock:
             old = self._pods.get(item.metadata.namespace, {}).pop(item.metadata.name, None)
             if old is not None:
                 self._unindex(old)
-        self._news(item.metadata.namespace)
+        self._news.pods_changed(item.metadata.namespace)
 
     def select(self, namespace: str, selector: str) -> list[PodState]:
         """The pods of a namespace that a selector selects; raises ValueError for what is no selector."""
@@ -141,7 +142,7 @@ class AutoscalerView:
 
     def _tell(self, scaled: Iterable[tuple[str, Target]]) -> None:
         for namespace, (group, kind, name) in scaled:
-            self._news(TargetRef(namespace, kind, name, group))
+            self._news.changed(TargetRef(namespace, kind, name, group))
 
     def _add(self, item: Autoscaler) -> None:
         meta = item.metadata
@@ -160,7 +161,10 @@ class AutoscalerView:
 
 
 class NodeView:
-    def __init__(self) -> None:
+    """Nodes. `news` is told of those that bear our mark and are schedulable again: a person has lifted a cordon."""
+
+    def __init__(self, news: News) -> None:
+        self._news = news
         self._lock = threading.Lock()
         self._nodes: dict[str, Node] = {}
 
@@ -172,6 +176,8 @@ class NodeView:
     def put(self, item: Node) -> None:
         with self._lock:
             self._nodes[item.metadata.name] = item
+        if MARK in (item.metadata.labels or {}) and not (item.spec and item.spec.unschedulable):
+            self._news.cordon_lifted()
 
     def drop(self, item: Node) -> None:
         with self._lock:

@@ -14,9 +14,11 @@ from responder.acting.cordons import Cordons
 from responder.config import loads
 from responder.kube import KubeCluster
 from responder.kube.connection import Call
+from responder.kube.news import Nobody
 from responder.model import Commit, HistoryEntry, Reason, Span
 from responder.sim.objects import ObjectStore
 from responder.sim.server import SimServer
+from tests.serving import until
 
 POLICY = """
 apiVersion: gpu-responder.io/v1alpha1
@@ -236,3 +238,27 @@ def test_the_pool_is_counted_from_the_watch(server: SimServer, world: World) -> 
         if "/nodes" in each["path"] and not each["query"].keys() & {"labelSelector", "watch"}
     ]
     assert asked == ["/api/v1/nodes/n1"]
+
+
+class Notes(Nobody):
+    """Looks at once when it is told, as the actor's thread does a moment later."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def cordon_lifted(self) -> None:
+        self._world.cordons.look()
+
+
+def test_a_person_who_lifts_our_cordon_may_make_their_own_at_once(server: SimServer, world: World) -> None:
+    """The watch tells of the first, so that the second is not taken for ours and lifted."""
+    world.fires("n1")
+    world.cordons.look()
+    world.cluster.keep_current(Notes(world))
+    patch(world, "n1", {"unschedulable": None})
+    until(lambda: "lifted by a person" in str(read(server, "n1")["metadata"]), what="the note says so")
+    patch(world, "n1", {"unschedulable": True})
+    world.resolves()
+    world.now += timedelta(seconds=601)
+    world.cordons.look()
+    assert read(server, "n1")["spec"]["unschedulable"] is True

@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from responder.kube import KubeCluster, mirror, selectors
 from responder.kube.connection import Call
+from responder.kube.news import Nobody
 from responder.kube.pods import Pod, state_of
 from responder.kube.views import AutoscalerView, PodView
 from responder.model import Ownership, TargetRef
@@ -117,12 +118,30 @@ def live(world: World) -> Iterator[KubeCluster]:
     cluster.close()
 
 
+@dataclass
+class Heard:
+    """What the actor would have been told."""
+
+    targets: list[TargetRef] = field(default_factory=list)
+    namespaces: list[str] = field(default_factory=list)
+    lifted: int = 0
+
+    def changed(self, target: TargetRef) -> None:
+        self.targets.append(target)
+
+    def pods_changed(self, namespace: str) -> None:
+        self.namespaces.append(namespace)
+
+    def cordon_lifted(self) -> None:
+        self.lifted += 1
+
+
 @contextlib.contextmanager
 def watching(world: World, ref: TargetRef = VLLM) -> Iterator[tuple[KubeCluster, list[TargetRef]]]:
     """A cluster that watches the target's kind, and what it tells from now on."""
     told: list[TargetRef] = []
     cluster = world.cluster("admin")
-    cluster.keep_current(told.append)
+    cluster.keep_current(Heard(targets=told))
     with contextlib.closing(cluster):
         cluster.workload(ref)
         cluster.seen(ref)
@@ -161,7 +180,7 @@ def test_pods_that_are_waited_for_are_news(world: World) -> None:
     """One that comes, becomes ready or goes; not one whose status says nothing else."""
     told: list[str] = []
     cluster = world.cluster("admin")
-    cluster.keep_current(pod_news=told.append)
+    cluster.keep_current(Heard(namespaces=told))
     until(lambda: current(cluster))
     world.add_pod("a", ready=False)
     until(lambda: told == ["rec"])
@@ -279,7 +298,7 @@ def test_what_changed_while_nothing_was_watched_is_news(world: World) -> None:
     told: list[TargetRef] = []
     cluster = world.cluster("admin")
     world.server.faults.set([{"path": "^/apis/apps/v1/deployments", "fault": "reset"}])
-    cluster.keep_current(told.append)
+    cluster.keep_current(Heard(targets=told))
     cluster.workload(VLLM)
     assert cluster.seen(VLLM) is None
     assert told == []
@@ -312,7 +331,7 @@ def test_targets_that_must_not_be_listed_are_read(world: World) -> None:
     """Without the right to list them nobody is told of anything: looks come when they are due."""
     told: list[TargetRef] = []
     cluster = world.cluster("within")
-    cluster.keep_current(told.append)
+    cluster.keep_current(Heard(targets=told))
     until(lambda: cluster.seen(VLLM) is None and world.reads(DEPLOYMENTS))  # refused, here as everywhere
     assert cluster.seen(VLLM) is None
     assert cluster.workload(VLLM).replicas == 2
@@ -441,7 +460,7 @@ QUERY = st.sampled_from(["a=1", "b=2", "a=1,b=1", "a in (1,2),b=2", "a!=1", "!a"
 @given(st.lists(st.one_of(STEP, QUERY), max_size=30))
 def test_index_agrees_with_looking_at_each(steps: list) -> None:
     """However pods come, change labels and go, a selector selects what a scan of all would."""
-    view = PodView(lambda namespace: None)
+    view = PodView(Nobody())
     view.replace([made("p", {"a": "1"}), made("p", {"a": "1"}, "other")])
     truth = {"p": made("p", {"a": "1"})}
     for step in steps:
@@ -467,13 +486,13 @@ def test_autoscalers_change_their_target() -> None:
         ref = {"scaleTargetRef": {"name": target}}
         return msgspec.convert({"metadata": {"name": name, "namespace": "rec"}, "spec": ref}, Autoscaler)
 
-    told: list[str] = []
+    told: list[TargetRef] = []
 
     def news() -> list[str]:
-        names, told[:] = sorted(told), []
+        names, told[:] = sorted(ref.name for ref in told), []
         return names
 
-    view = AutoscalerView(lambda ref: told.append(ref.name))
+    view = AutoscalerView(Heard(targets=told))
     view.replace([scaler("h", "a"), scaler("g", "a")])
     assert view.of("rec", ("apps", "Deployment", "a")) == "g"
     assert news() == [], "what is listed first is no news"

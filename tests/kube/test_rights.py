@@ -94,7 +94,7 @@ def test_grow_with_the_file(change: tuple[str, str], more: str) -> None:
 
 def test_of_nodes_only() -> None:
     """Who acts on nodes alone needs no right on any workload."""
-    assert words(NODES) == [f"{verb} nodes in all namespaces" for verb in ("get", "list", "patch")]
+    assert words(NODES) == [f"{verb} nodes in all namespaces" for verb in ("get", "list", "patch", "watch")]
 
 
 def test_the_missing_role() -> None:
@@ -156,7 +156,7 @@ def test_the_stores_rights_are_enough(server: SimServer, tmp_path: Path) -> None
         record = Record(TargetRef("n", "Deployment", "w"))
         store.commit(Commit(records=((record, 0),), drained=(identity,)))
         store.commit(Commit(records=((replace(record, uid="u"), 1),)))
-        assert store.wait(5)
+        assert store.wait(60)
         assert len(list(store.records())) == 1
         assert (store.overrides(), store.silences(), store.standing()) == ((), (), ())
         assert store.ready() == ""
