@@ -96,7 +96,7 @@ def test_a_slow_lookup_blocks_nobody():
     lookup = PodLookup(Slow(), lambda: None)
     began = time.monotonic()
     assert lookup.find(LABELS) is None
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 8
     go.set()
     lookup.close()
 
@@ -111,7 +111,7 @@ def test_why_there_is_no_target_reaches_people(caplog):
             for _ in range(3):
                 rung.clear()
                 assert lookup.find(labels) is None
-                assert rung.wait(5)
+                assert rung.wait(60)
                 assert lookup.find(labels) == Rejection("pod n/p is an exporter")
     finally:
         lookup.close()

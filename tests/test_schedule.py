@@ -69,7 +69,7 @@ def test_closing_lets_every_thread_go():
         thread.start()
     schedule.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert taken == [None] * 4
 
 

@@ -34,6 +34,7 @@ from responder.sim.server import SimServer
 from responder.store.kubernetes import KubernetesStore
 from responder.store.kubernetes.kept import Kept, Line, numbered, shard_of, trimmed
 from responder.store.kubernetes.people import Shared
+from tests.serving import until
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 TTL = timedelta(seconds=10)
@@ -128,6 +129,7 @@ class TestLostAnswers:
             store.append(delivery())
         assert "503" in store.ready()
         server.faults.clear()
+        monkeypatch.undo()
         store.append(delivery())
         assert len(store.inbox(10)) == 1
 
@@ -141,9 +143,8 @@ class TestLostAnswers:
         server.faults.set([{"methods": ["PATCH"], "fault": "hang", "seconds": 0.8, "times": 1}])
         with pytest.raises(StoreUnavailable):
             first.commit(Commit(records=((record(uid="late"), 1),)))
-        end = time.monotonic() + 5
-        while second.record(record().target.key) != (record(uid="late"), 2):
-            assert time.monotonic() < end
+        monkeypatch.undo()
+        until(lambda: second.record(record().target.key) == (record(uid="late"), 2), what="it lands")
         with pytest.raises(Conflict):
             first.commit(Commit(records=((record(uid="b"), 1),)))
 
@@ -275,6 +276,7 @@ class TestInbox:
         with pytest.raises(StoreUnavailable):
             store.append(delivery(padding=noise(2_000_000)))
         server.faults.clear()
+        monkeypatch.undo()
         assert store.inbox(10) == []
         monkeypatch.setattr("responder.store.kubernetes.inbox.FORSAKEN_SECONDS", -1.0)
         store.inbox(10)
@@ -402,15 +404,15 @@ class TestLease:
         first = Lease(a, "host-a/1/1", lambda: datetime.now(UTC), ttl)
         second = Lease(b, "host-b/1/1", lambda: datetime.now(UTC), ttl)
         assert first.try_hold()
+        began = time.monotonic()
         assert not second.try_hold()
         a.maps.close()  # as good as a connection on which nothing comes back
-        began = time.monotonic()
         while not second.try_hold():
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             first.try_hold()
             time.sleep(0.02)
         assert not first.held()
-        assert 0.9 <= time.monotonic() - began <= 2
+        assert time.monotonic() - began >= 1
         assert second.held()
 
     @pytest.mark.parametrize("days", [1, -1], ids=["a day ahead", "a day behind"])
@@ -436,10 +438,11 @@ class TestPeople:
         def read() -> int:
             reads.append(len(reads))
             if len(reads) == 1:
-                gate.wait(5)
+                gate.wait(60)
             return reads[-1]
 
         shared, found = Shared(read), []
+        waiting = shared._condition._waiters  # type: ignore[attr-defined]
         first = threading.Thread(target=lambda: found.append(shared.get()))
         first.start()
         while not reads:
@@ -447,7 +450,7 @@ class TestPeople:
         others = [threading.Thread(target=lambda: found.append(shared.get())) for _ in range(5)]
         for thread in others:
             thread.start()
-        time.sleep(0.05)
+        until(lambda: len(waiting) == len(others), what="all others wait")
         gate.set()
         for thread in (first, *others):
             thread.join()
@@ -506,7 +509,7 @@ def test_the_watch_survives_cuts(server: SimServer, make: Callable[..., Kubernet
     for number in range(3):
         server.cut()
         web.append(delivery(str(number)))
-        assert actor.wait(5)
+        assert actor.wait(60)
 
 
 def test_an_old_history_line_loses_its_inputs_first() -> None:

@@ -22,6 +22,7 @@ from responder.store import holder, schema
 from responder.store import sqlite as sqlite_store
 from responder.store.sqlite import SqliteStore
 from responder.store.writer import Writer
+from tests.serving import until
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 DATA = Path(__file__).parent / "data"
@@ -363,7 +364,7 @@ class TestWriter:
                 thread.start()
             time.sleep(0.1)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert outcomes == {"a": "kept", "b": "kept", "bad": "StoreUnavailable", "conflict": "Conflict"}
         with contextlib.closing(sqlite3.connect(path)) as other:
             assert {body for (body,) in other.execute("SELECT body FROM inbox")} == {b"a", b"b"}
@@ -380,17 +381,20 @@ class TestWriter:
             store.append(delivery(str(i)))
             done.append(str(i))
 
+        begun, go = threading.Event(), threading.Event()
+        busy = threading.Thread(target=store._writer.run, args=(lambda _: begun.set() or go.wait(60),))
+        busy.start()
+        assert begun.wait(60)
         threads = [threading.Thread(target=append, args=(i,)) for i in range(4)]
-        with other_process_writes(path):
-            for thread in threads:
-                thread.start()
-            deadline = time.monotonic() + 5
-            while store._writer._queue.qsize() < 3 and time.monotonic() < deadline:
-                time.sleep(0.001)
-            closer = threading.Thread(target=store.close)
-            closer.start()
-        for thread in (*threads, closer):
-            thread.join(10)
+        for thread in threads:
+            thread.start()
+        until(lambda: store._writer._queue.qsize() == 4, what="all four are queued")
+        closer = threading.Thread(target=store.close)
+        closer.start()
+        until(lambda: store._writer._queue.qsize() == 5, what="the end is queued behind them")
+        go.set()
+        for thread in (busy, *threads, closer):
+            thread.join(60)
         again = SqliteStore(path)
         assert sorted(fingerprints(again)) == sorted(done) == ["0", "1", "2", "3"]
         again.close()
@@ -420,7 +424,7 @@ class TestBell:
         actor, web = (SqliteStore(tmp_path / folder / name) for _ in range(2))
         actor.lease("actor", "a/1/1", timedelta(seconds=15), NOW)
         web.ring()
-        assert actor.wait(5)
+        assert actor.wait(60)
         actor.close()
         web.close()
         assert not [left for left in os.listdir(tmp_path / folder) if left.endswith(".wake")]
@@ -431,7 +435,7 @@ class TestBell:
         actor.lease("actor", "a/1/1", timedelta(seconds=15), NOW)
         for _ in range(5000):
             web.ring()
-        assert actor.wait(5)
+        assert actor.wait(60)
         assert not actor.wait(0)
         actor.close()
         web.close()

@@ -1,6 +1,8 @@
 """What goes wrong between here and the service: each one helpful sentence, and the right exit status."""
 
+import contextlib
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +95,12 @@ def test_a_token_file_that_holds_none_is_told(
 
 def test_a_slow_service_is_given_up(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait is bounded also when bytes trickle, and the sentence says how long it was."""
-    import time
-
     from responder.client import connection, http
 
-    with scripted() as service:
-        service.answers[""] = lambda _: time.sleep(1) or (200, {}, b"{}")
+    over = threading.Event()
+    with scripted() as service, contextlib.ExitStack() as at_the_end:
+        service.answers[""] = lambda _: over.wait(60) and (200, {}, b"{}")
+        at_the_end.callback(over.set)
         with pytest.raises(http.Unreachable, match=r"did not answer within 0\.2 s: try again in a moment"):
             connection.connect(service.url, None, None, timeout=0.2).get("/")
 

@@ -134,7 +134,7 @@ def kubectl(server: SimServer, tmp_path: Path) -> Callable[..., str]:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             env={"HOME": str(tmp_path)},
             check=False,
         )
@@ -390,7 +390,7 @@ def test_a_deleted_namespace_goes_with_what_is_in_it(
     """Terminating first, then gone, and its Deployment with it."""
     core = client.CoreV1Api(connect())
     core.delete_namespace("team")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while server.store.get("namespaces", "", "team") is not None:
         assert time.monotonic() < deadline
         time.sleep(0.02)

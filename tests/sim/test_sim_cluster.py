@@ -23,7 +23,7 @@ from responder.sim.view import Workload
 VLLM = Workload("inference", "Deployment", "vllm")
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What `condition` returns once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -34,7 +34,7 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
 
 def get(url: str) -> Any:
     """A page's JSON."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         return json.load(answer)
 
 
@@ -42,7 +42,7 @@ def post(url: str, body: object) -> tuple[int, Any]:
     """Status and JSON of a POST."""
     request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -113,7 +113,7 @@ def test_truth_and_faults_are_served_over_http(cluster: SimCluster) -> None:
     until(lambda: of_vllm(cluster)["requestsPerSecond"] == 0.7)
     hot = {"node": "gpu-node-1", "gpu": 0, "temperatureCelsius": 95}
     assert post(f"{cluster.url}/sim/telemetry", hot)[0] == 200
-    with urllib.request.urlopen(f"{cluster.url}/metrics/dcgm/gpu-node-1", timeout=5) as answer:
+    with urllib.request.urlopen(f"{cluster.url}/metrics/dcgm/gpu-node-1", timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert re.search(rb'^DCGM_FI_DEV_GPU_TEMP\{gpu="0".*\} 95$', answer.read(), re.MULTILINE)
 
