@@ -543,6 +543,18 @@ def test_rules_by_value(tmp_path: Path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_has_its_rights_is_taken():
+    """A custom resource with its rights, and any kind where rights are made by others, render."""
+    rollout = {"policy": {"policies": [policy_for("argoproj.io/v1alpha1", "Rollout")]}}
+    answers = render({
+        "with rights": {
+            "values": {**rollout, "rbac": {"customResources": [{"apiGroup": "argoproj.io", "resource": "rollouts"}]}}
+        },
+        "by others": {"values": {**rollout, "rbac": {"create": False}}},
+    })  # fmt: skip
+    assert {name: answer.get("error") for name, answer in answers.items()} == dict.fromkeys(answers)
+
+
 def test_every_threshold_changes_its_alert_and_only_it():
     """Each key of prometheusRule.thresholds moves one number of one alert."""
     literals = yaml.safe_load((CHART / "files" / "thresholds.yaml").read_text(encoding="utf-8"))
@@ -608,6 +620,17 @@ def test_values_in_the_docs_are_taken():
 
 
 # --- Wrong and hostile values -----------------------------------------------------------------------------
+
+
+def policy_for(api_version: str, kind: str) -> Object:
+    return {
+        "name": "p",
+        "matchers": [],
+        "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "namespace": "inference", "name": "x"},
+        "maxReplicas": 2,
+        "triggers": [{"name": "t", "matchers": [], "scale": {"direction": "Up", "type": "Pods", "value": 1}}],
+    }
+
 
 VIEWER = {"name": "x", "role": "viewer", "sha256": "0" * 64}
 WRONG = {
@@ -678,6 +701,14 @@ WRONG = {
         {"policy": {"policies": [{"name": "p", "matchers": [], "minReplicas": 9, "maxReplicas": 2, "triggers": [
             {"name": "t", "matchers": [], "scale": {"direction": "Up", "type": "Pods", "value": 1}}]}]}},
         "p has minReplicas 9 above maxReplicas 2: raise maxReplicas or lower minReplicas",
+    ),
+    "a kind without its rights": (
+        {"rbac": {"workloads": ["deployments"]}, "policy": {"policies": [policy_for("apps/v1", "StatefulSet")]}},
+        "p scales a StatefulSet: add statefulsets to rbac.workloads",
+    ),
+    "a custom resource without its rights": (
+        {"policy": {"policies": [policy_for("argoproj.io/v1alpha1", "Rollout")]}},
+        "a Rollout of argoproj.io: add {apiGroup: argoproj.io, resource: <its plural>} to rbac.customResources",
     ),
     "a registry as a link": ({"image": {"registry": "https://registry.example.com"}}, "does not match pattern"),
     "an object without a kind": ({"extraObjects": [{"metadata": {"name": "x"}}]}, "missing properties"),
