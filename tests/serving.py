@@ -151,7 +151,7 @@ class Serving:
         return [pid for pid in self.workers() if slot_of(pid).startswith("web-")]
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, timeout: float = 20, **headers: str
+        self, method: str, path: str, body: bytes | None = None, timeout: float = 60, **headers: str
     ) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -173,7 +173,7 @@ class Serving:
 
     def ready(self) -> bool:
         try:
-            return self.request("GET", "/-/ready", timeout=2)[0] == 200
+            return self.request("GET", "/-/ready", timeout=10)[0] == 200
         except (OSError, http.client.HTTPException):
             return False
 
@@ -188,7 +188,7 @@ class Serving:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(40)
+        return self.process.wait(90)
 
     def kill(self) -> None:
         """kill -9 of every process at once, as an outage of the machine's memory would."""

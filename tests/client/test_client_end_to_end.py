@@ -1,5 +1,6 @@
 """The command as a process, in a terminal and in a pipe, against the service as processes."""
 
+import codecs
 import contextlib
 import fcntl
 import json
@@ -81,12 +82,14 @@ class Terminal:
         )
         os.close(child)
         os.set_blocking(self._main, False)
+        # What is read may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
 
     def read(self) -> str:
         with contextlib.suppress(BlockingIOError, OSError):
             while chunk := os.read(self._main, 65536):
-                self.shown += chunk.decode()
+                self.shown += self._decoder.decode(chunk)
         return self.shown
 
     def finish(self) -> int:
@@ -158,7 +161,7 @@ def test_a_watch_in_a_pipe_tells_changes_only(service: Serving, tmp_path: Path, 
     first = process.stdout.readline()
     assert len(json.loads(first)["targets"]) == 2 if output == "json" else first.startswith("As of ")
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=60)
     assert rest.count("As of ") == rest.count("asOf") == 0
     assert process.returncode == 130
 

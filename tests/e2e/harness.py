@@ -75,9 +75,9 @@ class Program:
     def kill(self) -> None:
         """SIGKILL to every process at once."""
         self.signal_all(signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(60)
 
-    def stop(self, seconds: float = 40) -> int:
+    def stop(self, seconds: float = 90) -> int:
         """SIGTERM, and its status."""
         self.signal_all(signal.SIGCONT)
         self.process.terminate()
@@ -89,9 +89,9 @@ class Program:
             self.signal_all(signal.SIGCONT)
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(10)
+                self.process.wait(30)
         self.signal_all(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @dataclass
@@ -150,7 +150,7 @@ def simulated(folder: Path, replicas: Mapping[str, int], *, still: bool = False)
     program = Program(arguments, folder / "sim.log", module)
     try:
         sim = Sim(program, port, kubeconfig)
-        until(lambda: _answers(port, "/sim/scales"), seconds=60, what=f"the cluster, see {program.log}")
+        until(lambda: _answers(port, "/sim/scales"), seconds=120, what=f"the cluster, see {program.log}")
         yield sim
     finally:
         program.end()
@@ -282,7 +282,7 @@ def services(
         for service in made:
             service.start()
         for service in made:
-            until(service.complete_or_dead, seconds=60, what=f"the service is ready, see {service.log}")
+            until(service.complete_or_dead, seconds=120, what=f"the service is ready, see {service.log}")
             assert service.pids(), f"the service ended: {service.log.read_text()[-500:]}"
         yield made
     finally:

@@ -22,7 +22,7 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Comple
         [*DEMO, *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         env={**os.environ, **(env or {})},
         check=False,
     )
@@ -43,9 +43,12 @@ def left_behind(directory: Path) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(1200)
 def test_the_loop_closes() -> None:
     """Real alerts scale a workload up under load and down after, once each, and every delivery is taken."""
     done = run("--speed", "60")
+    if "this machine is too slow for --speed 60; try half of it" in done.stdout:
+        done = run("--speed", "30")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert re.search(r"scale-ups\s+[1-9]", done.stdout)
     assert re.search(r"scale-downs\s+[1-9]", done.stdout)
@@ -66,14 +69,14 @@ def test_stopping_it_leaves_nothing_behind(sign: signal.Signals) -> None:
     )
     assert demo.stdout is not None
     text = ""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while "req/s" not in text:
         line = demo.stdout.readline()
         assert line, text
         assert time.monotonic() < deadline, text
         text += line
     demo.send_signal(sign)
-    rest, _ = demo.communicate(timeout=60)
+    rest, _ = demo.communicate(timeout=120)
     assert demo.returncode == 130
     assert "Ended by you" in rest
     assert "Traceback" not in text + rest

@@ -103,7 +103,7 @@ def cutting(sim: Sim, seed: int) -> Iterator[list[int]]:
         thread.join(20)
 
 
-@pytest.mark.timeout(200 + 10 * KILLS)
+@pytest.mark.timeout(900 + 20 * KILLS)
 def test_every_scale_is_accounted_for_one_for_one(tmp_path: Path) -> None:
     """No change without its line, no line without its change, no episode with two effects; and all go on after."""
     began = time.monotonic()

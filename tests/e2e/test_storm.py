@@ -24,6 +24,7 @@ from tests.e2e.harness import (
 )
 from tests.serving import until
 
+pytestmark = pytest.mark.timeout(900)
 TARGETS = tuple(f"t{number:04}" for number in range(1000))
 PER_TARGET = 10
 MIB = 2**20
@@ -148,7 +149,7 @@ def test_ten_thousand_alerts_become_one_effect_for_each_of_a_thousand_targets(
         assert not done(sim) & hung
         sim.faults([])
         until(lambda: done(sim) >= hung, seconds=120, what="those that hung are scaled in the end")
-        until(lambda: is_settled(service), seconds=30)
+        until(lambda: is_settled(service), seconds=90)
         peaks = processes_of(service)
         seconds = cpu_seconds(service.actor() or 0)
         # Events on the targets are written behind, and slowly.
@@ -192,7 +193,7 @@ def test_the_newest_state_wins_over_a_backlog(tmp_path: Path, sim: Sim) -> None:
             seconds=120,
             what="those that still fire are scaled",
         )
-        until(lambda: is_settled(service), seconds=30)
+        until(lambda: is_settled(service), seconds=90)
         assert service.stop() == 0
     told = [told_of(name, alerts, awaited=name not in late) for name in targets]
     counts = accounts(tmp_path / "store.db", sim, told, over)
@@ -219,7 +220,7 @@ def test_a_stop_in_the_middle_loses_nothing(tmp_path: Path, sim: Sim) -> None:
         service.start()
         sim.faults([])
         until(lambda: done(sim) == set(targets), seconds=120, what="the rest is scaled")
-        until(lambda: is_settled(service), seconds=30)
+        until(lambda: is_settled(service), seconds=90)
         assert service.stop() == 0
     told = [told_of(name, alerts) for name in targets]
     counts = accounts(tmp_path / "store.db", sim, told, alerts)

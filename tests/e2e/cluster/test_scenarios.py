@@ -251,10 +251,10 @@ def test_a_faulty_node(world: World) -> None:
         def node() -> dict[str, object]:
             return world.get(f"/api/v1/nodes/{name}")
 
-        until(lambda: node()["spec"].get("unschedulable"), 30, f"node {name} is cordoned")  # type: ignore[attr-defined]
+        until(lambda: node()["spec"].get("unschedulable"), 90, f"node {name} is cordoned")  # type: ignore[attr-defined]
         assert "gpu-responder" in node()["metadata"]["annotations"]["gpu-responder.io/cordoned"]  # type: ignore[index]
         world.tell(alert.resolved(alert.starts_at))
-        until(lambda: not node()["spec"].get("unschedulable"), 60, f"node {name} is given back")  # type: ignore[attr-defined]
+        until(lambda: not node()["spec"].get("unschedulable"), 90, f"node {name} is given back")  # type: ignore[attr-defined]
 
 
 def test_a_replica_dies(world: World) -> None:
@@ -265,8 +265,8 @@ def test_a_replica_dies(world: World) -> None:
         service.kill()
         world.fire_for("vllm", step="up" if expected == 2 else "more")
         expected += 1
-        world.settles_at("vllm", expected, seconds=60)
+        world.settles_at("vllm", expected, seconds=120)
         service.start()
-        until(service.complete, seconds=60, what=f"{service.name} is back")
+        until(service.complete, seconds=120, what=f"{service.name} is back")
     applied = [line for line in world.decisions("vllm") if line["outcome"] == "applied"]
     assert sorted((line["current"], line["desired"]) for line in applied) == [(2, 3), (3, 4)]

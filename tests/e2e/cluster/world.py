@@ -153,7 +153,7 @@ class World:
         def taken() -> bool:
             return any(deliver(service.port, body) == 200 for service in self.services if service.pids())
 
-        until(taken, seconds=30, what="a delivery is taken")
+        until(taken, seconds=90, what="a delivery is taken")
 
     def ask(self, path: str, **query: str) -> Any:
         """What the first service that answers says."""
@@ -183,7 +183,7 @@ class World:
         found = self.ask("/api/v1/decisions", namespace=self.namespace, name=name, limit="200", **query)
         return list(found["decisions"])
 
-    def awaits(self, name: str, reason: Reason, words: str = "", seconds: float = 30) -> dict[str, Any]:
+    def awaits(self, name: str, reason: Reason, words: str = "", seconds: float = 90) -> dict[str, Any]:
         """The newest decision on the target, once it is for this reason."""
 
         def found() -> dict[str, Any] | None:
@@ -193,7 +193,7 @@ class World:
 
         return until(found, seconds, f"{name} is {reason}")
 
-    def settles_at(self, name: str, replicas: int, seconds: float = 30, **where: str) -> None:
+    def settles_at(self, name: str, replicas: int, seconds: float = 90, **where: str) -> None:
         until(lambda: self.replicas(name, **where) == replicas, seconds, f"{name} has {replicas} replicas")
 
 
