@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import yaml
 
-from responder.client.http import DEFAULT_URL, TIMEOUT, Api
+from responder.client.http import DEFAULT_URL, TIMEOUT, Api, home_expanded
 from responder.errors import ConfigError
 
 P = ParamSpec("P")
@@ -75,7 +75,7 @@ def config_path() -> Path:
     if named:
         return Path(named)
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(home).expanduser() / "gpu-responder" / "config.yaml"
+    return home_expanded(home) / "gpu-responder" / "config.yaml"
 
 
 def config() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import socket
 import ssl
 import time
@@ -203,9 +204,14 @@ def _checked(url: str) -> str:
     return parts._replace(query=None, fragment=None).url.rstrip("/")
 
 
+def home_expanded(path: str) -> Path:
+    """The path with ~ put in full; as it is for a user without HOME and without an entry in /etc/passwd."""
+    return Path(os.path.expanduser(path))
+
+
 def _read_token(path: str) -> str:
     try:
-        token = Path(path).expanduser().read_text("utf-8").strip()
+        token = home_expanded(path).read_text("utf-8").strip()
     except OSError as error:
         raise ConfigError(f"--token-file: {path}: {error.strerror or 'cannot be read'}") from None
     except ValueError:
@@ -217,7 +223,7 @@ def _read_token(path: str) -> str:
 
 def _context(ca_file: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=Path(ca_file).expanduser())
+        return ssl.create_default_context(cafile=home_expanded(ca_file))
     except OSError as error:
         cause = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
         raise ConfigError(f"--ca-file: {ca_file}: {cause or 'cannot be read'}") from None

@@ -53,14 +53,16 @@ def moment(text: str, at: datetime, *, past: bool = False) -> datetime:
             return found.astimezone(UTC)
         zone = UTC if clock[4] else None
         hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
-        found = at.astimezone(zone).replace(hour=hour, minute=minute, second=second, microsecond=0)
+        # Without a zone, so that each day has its own distance from UTC, also where the clocks change in between.
+        day = at.astimezone(zone).replace(tzinfo=zone, fold=0)
+        found = day.replace(hour=hour, minute=minute, second=second, microsecond=0)
     except (ValueError, OverflowError):
         raise ValueError(
             f"{text!r} is no time: write it like 18:30, 18:30Z, '2026-01-31 18:30' or 2026-01-31T18:30:00Z"
         ) from None
-    if past and found > at:
+    if past and found.astimezone(UTC) > at:
         found -= timedelta(days=1)
-    if not past and found <= at:
+    if not past and found.astimezone(UTC) <= at:
         found += timedelta(days=1)
     return found.astimezone(UTC)
 

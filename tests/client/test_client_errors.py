@@ -1,6 +1,7 @@
 """What goes wrong between here and the service: each one helpful sentence, and the right exit status."""
 
 import contextlib
+import pwd
 import ssl
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from responder.client.overrides import user
 from tests.client.client_world import Shell, scripted
 from tests.serving import free_port
 
@@ -132,6 +134,26 @@ def test_a_ca_file_that_is_none_is_told(shell: Shell, tmp_path: Path) -> None:
     assert "No such file" in shell.fails("targets", "--ca-file", str(path), "--url", "https://127.0.0.1:1")
     path.write_text("")
     assert "it holds no certificate" in shell.fails("targets", "--ca-file", str(path))
+
+
+def test_a_user_without_home_and_name_needs_neither(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container under a number of the cluster's choice."""
+
+    def nobody(_: int) -> Any:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    without = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"))
+    for name in without:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "token").write_text("gpur_secret\n")
+    with scripted() as service:
+        service.always(200, {"overrides": []})
+        given = ("--url", service.url, "--token-file", str(tmp_path / "token"))
+        assert shell.run("override", "list", *given, env=without).stdout  # type: ignore[arg-type]
+        assert user() == "unknown"
 
 
 class TestConfigFile:

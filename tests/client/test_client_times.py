@@ -68,6 +68,29 @@ def test_a_past_time_of_day_is_the_last_such() -> None:
     assert times.moment("11:59Z", NOON, past=True) == datetime(2026, 11, 30, 11, 59, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("at", "past", "meant"),
+    [
+        (datetime(2026, 10, 24, 20, tzinfo=UTC), False, datetime(2026, 10, 25, 7, tzinfo=UTC)),
+        (datetime(2026, 3, 28, 20, tzinfo=UTC), False, datetime(2026, 3, 29, 6, tzinfo=UTC)),
+        (datetime(2026, 10, 25, 5, tzinfo=UTC), True, datetime(2026, 10, 24, 6, tzinfo=UTC)),
+        (datetime(2026, 10, 24, 23, 30, tzinfo=UTC), False, datetime(2026, 10, 25, 7, tzinfo=UTC)),
+    ],
+    ids=["to winter", "to summer", "back into summer", "on the day itself"],
+)
+def test_a_time_of_day_is_by_the_clock_of_its_own_day(
+    monkeypatch: pytest.MonkeyPatch, at: datetime, past: bool, meant: datetime
+) -> None:
+    """`--until 08:00` on the evening before the clocks change is 08:00 on the clock next morning."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert times.moment("08:00", at, past=past) == meant
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 @pytest.mark.parametrize("typed", ["", "tomorrow", "25:00", "12:60", "2026-13-01", "12"])
 def test_what_is_no_time_is_told_in_a_sentence(typed: str) -> None:
     """It quotes what was typed and shows how times are written."""
