@@ -105,6 +105,23 @@ def test_the_command_names_that_stay_put_are_there() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_beside_a_figure_can_be_run(page: Path) -> None:
+    """A benchmark, a test or a target of make that a page names is there."""
+    text = page.read_text()
+    for name in re.findall(r"python -m (bench(?:\.\w+)?)", text):
+        path = ROOT / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").exists(), f"{name_of(page)}: python -m {name}"
+    for name, chosen in re.findall(r"pytest (tests[\w/.]*)(?: -k (\w+))?", text):
+        assert (ROOT / name).exists(), f"{name_of(page)}: pytest {name}"
+        assert not chosen or chosen in (ROOT / name).read_text(), (
+            f"{name_of(page)}: pytest {name} -k {chosen}"
+        )
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for name in re.findall(r"`make (\w+)|^\$ make (\w+)", text, flags=re.MULTILINE):
+        assert "".join(name) in targets, f"{name_of(page)}: make {''.join(name)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_yaml_example_is_yaml(page: Path) -> None:
     """And what looks like a whole policy file is one that loads."""
     for block in re.findall(r"^ *```ya?ml\n(.*?)^ *```", page.read_text(), flags=re.DOTALL | re.MULTILINE):
