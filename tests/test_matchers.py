@@ -145,9 +145,9 @@ def test_refuses_broken_lists(text):
 def test_is_never_slow_on_a_hostile_pattern():
     """A pattern that ruins a backtracking engine stays linear."""
     matcher = parse('a=~"(x+x+)+y"')
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matcher.matches({"a": "x" * 100_000})
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_all_must_hold():

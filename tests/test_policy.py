@@ -268,9 +268,9 @@ def test_ten_thousand_alerts_find_their_targets_quickly():
 
 
 def _pass_all(policies, alerts):
-    started = time.perf_counter()
+    started = time.process_time()
     for labels in alerts:
         found = policy_of(policies, labels)
         assert trigger_of(found, labels).name == "d"
         assert target_of(found, labels, {}).kind == "Deployment"
-    return time.perf_counter() - started
+    return time.process_time() - started
