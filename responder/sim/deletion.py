@@ -6,11 +6,13 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from responder.sim import errors, requests, versions
+from responder.sim.disruptions import set_disruption_allowed
 from responder.sim.objects import Entry, ObjectStore
 from responder.sim.requests import Request
 from responder.sim.resources import Resource
-from responder.sim.selectors import from_label_selector
+from responder.sim.selectors import SelectorError, from_label_selector
 from responder.sim.targets import Target, Written
+from responder.sim.view import BUDGETS
 
 Object = dict[str, Any]
 
@@ -106,13 +108,7 @@ class Remover:
             return
         if "deletionTimestamp" in pod.obj["metadata"]:
             return
-        labels = pod.obj["metadata"].get("labels") or {}
-        key = "poddisruptionbudgets.policy"
-        budgets = [
-            entry
-            for entry in self._store.entries(key, target.namespace)
-            if from_label_selector(entry.obj["spec"].get("selector"))(labels)
-        ]
+        budgets = self._budgets_of(pod.obj)
         if not budgets:
             return
         if len(budgets) > 1:
@@ -120,27 +116,38 @@ class Remover:
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
             )
         budget = budgets[0].obj
-        name, status = budget["metadata"]["name"], budget.get("status") or {}
-        if (status.get("observedGeneration") or 0) < budget["metadata"]["generation"]:
-            told = f"The disruption budget {name} is still being processed by the server."
-            raise _too_many_disruptions(told, retry_after=10)
-        healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
-        if not _is_ready(pod.obj) and healthy >= wanted > 0:
-            return
-        if (status.get("disruptionsAllowed") or 0) <= 0:
-            told = f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
-            raise _too_many_disruptions(told)
+        status = budget.get("status") or {}
+        if not _is_ready(pod.obj):
+            healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+            always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+            if always or healthy >= wanted > 0:
+                return
+        _check_allowed(budget, status)
         if dry_run:
             return
-        stamp = self._store.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._store.clock()
 
         def charge(new: Object) -> None:
-            new["status"]["disruptionsAllowed"] -= 1
+            left = new["status"]["disruptionsAllowed"] = new["status"]["disruptionsAllowed"] - 1
+            if left == 0:
+                set_disruption_allowed(new["status"], now)
+            stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             new["status"].setdefault("disruptedPods", {})[target.name] = stamp
 
+        name = budget["metadata"]["name"]
         self._store.mutate(
-            key, target.namespace, name, charge, manager="kube-apiserver", subresource="status"
+            BUDGETS, target.namespace, name, charge, manager="kube-apiserver", subresource="status"
         )
+
+    def _budgets_of(self, pod: Object) -> list[Entry]:
+        labels = pod["metadata"].get("labels") or {}
+        found = []
+        for entry in self._store.entries(BUDGETS, pod["metadata"]["namespace"]):
+            # A selector that makes no sense selects nothing.
+            with contextlib.suppress(SelectorError):
+                if from_label_selector((entry.obj.get("spec") or {}).get("selector"))(labels):
+                    found.append(entry)
+        return found
 
     def bind(self, target: Target, request: Request) -> Written:
         """POST on a pod's binding: what a scheduler does."""
@@ -202,6 +209,29 @@ def _eviction(request: Request, target: Target) -> tuple[Object, list[str]]:
     if meta.get("name") and meta["name"] != target.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     return body, []
+
+
+def _check_allowed(budget: Object, status: Object) -> None:
+    """Raises what the real server answers when a budget allows no eviction, or nobody has looked at it yet."""
+    name = budget["metadata"]["name"]
+    if (status.get("observedGeneration") or 0) < budget["metadata"]["generation"]:
+        told = f"The disruption budget {name} is still being processed by the server."
+        raise _too_many_disruptions(told, retry_after=10)
+    if (status.get("disruptionsAllowed") or 0) <= 0:
+        raise _too_many_disruptions(f"The disruption budget {name} {_why_not(status)}")
+
+
+def _why_not(status: Object) -> str:
+    healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    conditions = status.get("conditions") or ()
+    condition: Object = next((c for c in conditions if c["type"] == "DisruptionAllowed"), {})
+    why = condition.get("message") if condition.get("status") == "False" else ""
+    if why and condition["reason"] == "SyncFailed":
+        return f"does not allow evicting pods currently because it failed sync: {why}"
+    if healthy <= wanted:
+        return f"needs {wanted} healthy pods and has {healthy} currently"
+    suffix = f" ({condition['reason']}): {why}" if why else ""
+    return f"does not allow evicting pods currently{suffix}"
 
 
 def _too_many_disruptions(told: str, retry_after: int | None = None) -> errors.ApiError:

@@ -8,12 +8,14 @@ from collections import deque
 
 from responder.sim.clock import SimClock
 from responder.sim.controllers import Controllers
+from responder.sim.disruptions import Disruptions
 from responder.sim.garbage import collect, finishing
 from responder.sim.kubelet import DEFAULT_COLD_START_SECONDS, Kubelet, set_scheduled
 from responder.sim.nodes import sync_taints
 from responder.sim.objects import Change, Object, ObjectStore
 from responder.sim.scheduler import Scheduler
 from responder.sim.view import (
+    BUDGETS,
     DEPLOYMENTS,
     NODES,
     PODS,
@@ -29,7 +31,7 @@ from responder.sim.view import (
 log = logging.getLogger(__name__)
 
 # Pods before those who count them, so that many changes of pods make one change of status.
-_ORDER = (NODES, PODS, REPLICASETS, STATEFULSETS, DEPLOYMENTS)
+_ORDER = (NODES, PODS, REPLICASETS, STATEFULSETS, DEPLOYMENTS, BUDGETS)
 
 RESYNC_SECONDS = 30.0
 """Real seconds between looks at everything, in case an event was mishandled."""
@@ -54,6 +56,7 @@ class ControlLoop:
         self._store = store
         self._clock = clock
         self._controllers = Controllers(store, self.view)
+        self._disruptions = Disruptions(store, self.view)
         self._scheduler = Scheduler(self.view)
         self._kubelet = Kubelet(store, self.view, cold_start=cold_start, ready=kubelet)
         self._changes: deque[Change] = deque()
@@ -155,6 +158,8 @@ class ControlLoop:
             self._enqueue(owner)
         if change.resource == NODES:
             self._room_made()
+        elif change.resource == PODS and self.view.budgets:
+            self._queues[BUDGETS].update(dict.fromkeys(self.view.budgets.get(ref.namespace, ())))
         if change.type != "DELETED":
             self._enqueue(ref)
             if change.resource == PODS and not is_active(obj):
@@ -169,6 +174,8 @@ class ControlLoop:
         elif change.resource == NODES:
             for pod in list(self.view.on_node.get(ref.name, ())):
                 self._store.delete(*pod)
+        elif change.resource == BUDGETS:
+            self._disruptions.forget(ref)
 
     def _room_made(self) -> None:
         self._scheduler.room_made()
@@ -184,15 +191,20 @@ class ControlLoop:
         if ref.resource == NODES:
             sync_taints(self._store, ref, entry.obj)
             return
+        if ref.resource == BUDGETS:
+            self._look_again(ref, self._disruptions.sync(ref, now), now)
+            return
         if ref.resource != PODS:
             self._controllers.sync(ref)
             return
         if entry.obj["spec"].get("nodeName") or entry.obj["metadata"].get("deletionTimestamp"):
-            due = self._kubelet.sync(ref, now)
-            if due is not None and due > now:
-                heapq.heappush(self._timers, (due, next(self._ticket), ref))
+            self._look_again(ref, self._kubelet.sync(ref, now), now)
         elif is_active(entry.obj):
             self._schedule(ref, entry.obj)
+
+    def _look_again(self, ref: Ref, due: float | None, now: float) -> None:
+        if due is not None and due > now:
+            heapq.heappush(self._timers, (due, next(self._ticket), ref))
 
     def _schedule(self, ref: Ref, pod: Object) -> None:
         node, message = self._scheduler.place(pod)

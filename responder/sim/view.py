@@ -11,7 +11,8 @@ REPLICASETS = "replicasets.apps"
 STATEFULSETS = "statefulsets.apps"
 PODS = "pods"
 NODES = "nodes"
-WATCHED = (NODES, DEPLOYMENTS, STATEFULSETS, REPLICASETS, PODS)
+BUDGETS = "poddisruptionbudgets.policy"
+WATCHED = (NODES, DEPLOYMENTS, STATEFULSETS, REPLICASETS, PODS, BUDGETS)
 
 _RESOURCE_OF_KIND = {"Deployment": DEPLOYMENTS, "ReplicaSet": REPLICASETS, "StatefulSet": STATEFULSETS}
 
@@ -93,6 +94,7 @@ class View:
         self.created: dict[str, int] = {}
         self.on_node: dict[str, set[Ref]] = defaultdict(set)
         self.used: dict[str, Counter[str]] = defaultdict(Counter)
+        self.budgets: dict[str, set[Ref]] = {}
         self.placement_version = 0
         self._owned: dict[str, set[Ref]] = defaultdict(set)
 
@@ -116,6 +118,8 @@ class View:
             self.placement_version += 1
         if change.resource == PODS:
             self._place(ref, change)
+        elif change.resource == BUDGETS:
+            self._budget(ref, change)
 
     def _place(self, ref: Ref, change: Change) -> None:
         before = placed_on(change.old.obj) if change.old else None
@@ -128,6 +132,16 @@ class View:
         if after:
             self.on_node[after].add(ref)
             self.used[after].update(requests_of(change.object))
+
+    def _budget(self, ref: Ref, change: Change) -> None:
+        # No namespace stays here without one: every change of a pod asks.
+        there = self.budgets.setdefault(ref.namespace, set())
+        if change.type == "DELETED":
+            there.discard(ref)
+        else:
+            there.add(ref)
+        if not there:
+            del self.budgets[ref.namespace]
 
     def get(self, ref: Ref) -> Entry | None:
         """The latest version seen."""
