@@ -282,8 +282,10 @@ WORKLOADS = [
                 "Time at maxReplicas",
                 [
                     (
-                        'max by (namespace, name) (avg_over_time(gpu_responder_target_at_max{namespace=~"$namespace", '
-                        'name=~"$workload"}[$__range])) or 0 * max by (namespace, name) (label_replace('
+                        'sum_over_time(max by (namespace, name) (gpu_responder_target_at_max{namespace=~"$namespace", '
+                        'name=~"$workload"})[$__range:$__interval]) / scalar(count_over_time(max(gpu_responder_policy_valid{'
+                        + OWN
+                        + "})[$__range:$__interval])) or 0 * max by (namespace, name) (label_replace("
                         + WANTED
                         + ', "name", "$1", "workload", "(.+)"))',
                         "{{namespace}}/{{name}}",
@@ -295,18 +297,18 @@ WORKLOADS = [
                 about="Of the time shown, while the responder was scraped.",
             ),
             Panel(
-                "Held, and why",
+                "Time held, and why",
                 [
                     (
-                        'sum by (reason) (increase(gpu_responder_decisions_total{reason!~"ScaledUp|ScaledDown|NothingFiring|AlreadyThere", '
-                        + OWN
-                        + "}[$__range]))",
-                        "{{reason}}",
+                        "$__interval_ms / 1000 * count_over_time(max by (namespace, name, reason) (gpu_responder_target_held{"
+                        'namespace=~"$namespace", name=~"$workload"})[$__range:$__interval])',
+                        "{{namespace}}/{{name}} {{reason}}",
                     ),
                 ],
                 kind="bargauge",
-                about="Decisions of the time shown that changed nothing, by reason: docs/how-it-decides.md. "
-                "Of one workload: gpu-responder history.",
+                unit="s",
+                about="Of the time shown, while something asked for more or fewer replicas and did not get them. "
+                "What each reason means: docs/how-it-decides.md.",
             ),
         ],
     ),

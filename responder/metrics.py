@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from responder.errors import StoreUnavailable
-from responder.model import Override, Span
+from responder.model import Override, Reason, Span
 from responder.policy import Settings
 from responder.store import Summary
 
@@ -181,9 +181,17 @@ class _StateCollector(Collector):
             "1 for each target that maxReplicas keeps from being scaled up.",
             labels=["namespace", "kind", "name"],
         )
-        for key in summary.at_max:
-            at_max.add_metric(key.split("/", 2), 1)
+        held = GaugeMetricFamily(
+            "gpu_responder_target_held",
+            "1 for each target that is held though something asks, with the reason of its last decision.",
+            labels=["namespace", "kind", "name", "reason"],
+        )
+        for key, reason in summary.held:
+            held.add_metric([*key.split("/", 2), reason], 1)
+            if reason == Reason.AT_MAX_REPLICAS:
+                at_max.add_metric(key.split("/", 2), 1)
         yield at_max
+        yield held
 
     def _of_heartbeat(self, settings: Settings, standing: tuple[Span, ...]) -> Iterator[Metric]:
         heartbeat = settings.heartbeat

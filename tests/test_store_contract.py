@@ -286,13 +286,18 @@ class TestRecords:
         store.append(delivery())
         store.commit(
             Commit(
-                records=((record("a", alerts=alerts, intent=intent()), 0), (record("b", verdict=at_max), 0))
+                records=(
+                    (record("a", alerts=alerts, intent=intent()), 0),
+                    (record("b", verdict=at_max), 0),
+                    (record("calm", verdict=Verdict(NOW, 1, 1, Reason.NOTHING_FIRING, "calm")), 0),
+                    (record("moving", verdict=Verdict(NOW, 1, 2, Reason.SCALED_UP, "up")), 0),
+                )
             )
         )
         summary = store.summary(NOW, HOUR)
-        assert (summary.inbox, summary.records, summary.unknown_alerts) == (1, 2, 1)
+        assert (summary.inbox, summary.records, summary.unknown_alerts) == (1, 4, 1)
         assert summary.pending == (("inference/deployment/a", NOW),)
-        assert summary.at_max == ("inference/deployment/b",)
+        assert summary.held == (("inference/deployment/b", "AtMaxReplicas"),)
 
 
 class TestStanding:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from responder.model import HistoryEntry
+from responder.model import HistoryEntry, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,19 @@ class HistoryFilter:
 ALL_HISTORY = HistoryFilter()
 
 
+NOT_HELD = frozenset(
+    {
+        Reason.SCALED_UP,
+        Reason.SCALED_DOWN,
+        Reason.PINNED,
+        Reason.PIN_ENDED,
+        Reason.NOTHING_FIRING,
+        Reason.ALREADY_THERE,
+    }
+)
+"""Reasons by which a target is where it is wanted, or on its way there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What the metrics tell of all records at once."""
@@ -67,8 +80,8 @@ class Summary:
     records: int
     pending: tuple[tuple[str, datetime], ...]
     """Targets with an intent that is not settled, and when it was decided."""
-    at_max: tuple[str, ...]
-    """Targets that would be scaled up but for maxReplicas."""
+    held: tuple[tuple[str, str], ...]
+    """Targets whose last decision held them though something asked for more, fewer or an answer, and its reason."""
     unknown_alerts: int
     """Firing alerts that have not been heard of for longer than the time-out."""
 

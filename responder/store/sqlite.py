@@ -19,12 +19,11 @@ from responder.model import (
     HistoryEntry,
     Outcome,
     Override,
-    Reason,
     Record,
     Silence,
     Span,
 )
-from responder.store import ALL_HISTORY, HistoryFilter, Status, StoredEntry, Summary
+from responder.store import ALL_HISTORY, NOT_HELD, HistoryFilter, Status, StoredEntry, Summary
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.schema import migrate
@@ -201,13 +200,16 @@ class SqliteStore:
             for intent in (record.intent, record.outstanding)
             if intent is not None
         ]
-        at_max = self._read("SELECT key FROM records WHERE reason = ?", (Reason.AT_MAX_REPLICAS.value,))
+        calm = ("", *NOT_HELD)
+        marks = ", ".join("?" * len(calm))
+        sql = f"SELECT key, reason FROM records WHERE reason NOT IN ({marks}) ORDER BY key"  # noqa: S608 - marks
+        held = self._read(sql, calm)
         counts = self._read("SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM records)", ())
         return Summary(
             inbox=counts[0][0],
             records=counts[0][1],
             pending=tuple(pending),
-            at_max=tuple(key for (key,) in at_max),
+            held=tuple(held),
             unknown_alerts=len(unknown),
         )
 

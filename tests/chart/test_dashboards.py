@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from responder.demo.run import Options, running
 
@@ -63,7 +65,12 @@ def test_well_formed(name: str):
         assert max(x for x, _ in cells) < 24
         taken |= cells
         assert panel["type"] == "row" or panel["datasource"]["uid"] == "${datasource}"
-    known = {each["name"] for each in dashboard["templating"]["list"]} | {"__rate_interval", "__range"}
+    known = {each["name"] for each in dashboard["templating"]["list"]} | {
+        "__rate_interval",
+        "__range",
+        "__interval",
+        "__interval_ms",
+    }
     used = set(re.findall(r"\$\{?(\w*[a-z_]\w*)", json.dumps([expr for _, expr in expressions(name)])))
     assert used <= known
     assert len({load(each)["uid"] for each in NAMES}) == len(NAMES)
@@ -71,7 +78,10 @@ def test_well_formed(name: str):
 
 def as_grafana(expr: str) -> str:
     """The expression as Grafana sends it, with All chosen."""
-    expr = expr.replace("$__rate_interval", "30s").replace("$__range", "90s")
+    for name, value in {
+        "$__rate_interval": "30s", "$__range": "90s", "$__interval_ms": "1000", "$__interval": "1s",
+    }.items():  # fmt: skip
+        expr = expr.replace(name, value)
     return re.sub(r"\$[a-z]+", ".*", expr)
 
 
@@ -86,6 +96,49 @@ def query(prometheus: str, expr: str) -> list[float]:
 def post(url: str, body: object) -> None:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     urllib.request.urlopen(request, timeout=10).close()
+
+
+def test_times_are_shares_of_the_time_shown(tmp_path: Path):
+    """At maxReplicas for a quarter of it is 25 %, and held for five minutes is 300 s, whatever pods were replaced."""
+    at_max, held = (
+        next(expr for title, expr in expressions("workloads") if title == wanted)
+        .replace("$__range", "20m")
+        .replace("$__interval_ms", "30000")
+        .replace("$__interval", "30s")
+        for wanted in ("Time at maxReplicas", "Time held, and why")
+    )
+    series = {
+        'gpu_responder_policy_valid{instance="a"}': "_ 1x19 stale",
+        'gpu_responder_policy_valid{instance="b"}': "_x20 1x20",
+        'gpu_responder_target_at_max{instance="a",namespace="ns",name="w"}': "_x10 1x9 stale",
+        'gpu_responder_target_held{instance="a",namespace="ns",name="w",reason="Held"}': "_x16 1x4 stale",
+        'gpu_responder_target_held{instance="b",namespace="ns",name="w",reason="Held"}': "_x21 1x4 stale",
+    }
+    wanted = [
+        (at_max, '{namespace="ns", name="w"}', 0.25),
+        (held, '{namespace="ns", name="w", reason="Held"}', 300),
+    ]
+    asked = {
+        "rule_files": [],
+        "tests": [
+            {
+                "interval": "30s",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": as_grafana(expr),
+                        "eval_time": "20m",
+                        "exp_samples": [{"labels": labels, "value": value}],
+                    }
+                    for expr, labels, value in wanted
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(yaml.safe_dump(asked))
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_expression_gives_data(tmp_path: Path):

@@ -246,7 +246,11 @@ class TestMetrics:
         )
         store = FakeStore(
             told=Summary(
-                3, 7, (("a/deployment/b", NOW - timedelta(seconds=90)),), ("ns/deployment/full",), 2
+                3,
+                7,
+                (("a/deployment/b", NOW - timedelta(seconds=90)),),
+                (("ns/deployment/full", "AtMaxReplicas"), ("ns/deployment/hot", "Held")),
+                2,
             ),
             people=(override, replace(override, id="later", starts_at=ends)),
             spans=(
@@ -262,6 +266,8 @@ class TestMetrics:
             "gpu_responder_unknown_alerts": 2,
             "gpu_responder_active_overrides{kind=pin}": 1,
             "gpu_responder_target_at_max{kind=deployment}{name=full}{namespace=ns}": 1,
+            "gpu_responder_target_held{kind=deployment}{name=full}{namespace=ns}{reason=AtMaxReplicas}": 1,
+            "gpu_responder_target_held{kind=deployment}{name=hot}{namespace=ns}{reason=Held}": 1,
             "gpu_responder_safe_mode": 0,
             "gpu_responder_policy_valid": 1,
             "gpu_responder_store_up": 1,
@@ -274,6 +280,7 @@ class TestMetrics:
         )
         assert told[name] == pytest.approx(ends.timestamp())
         assert not any("later" in name for name in told)
+        assert not any("target_at_max" in name and "hot" in name for name in told)
 
     def test_say_nothing_of_a_heartbeat_never_heard(self) -> None:
         """An age of zero would be a lie."""

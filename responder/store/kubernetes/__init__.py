@@ -24,12 +24,11 @@ from responder.model import (
     HistoryEntry,
     Outcome,
     Override,
-    Reason,
     Record,
     Silence,
     Span,
 )
-from responder.store import ALL_HISTORY, HistoryFilter, Status, StoredEntry, Summary
+from responder.store import ALL_HISTORY, NOT_HELD, HistoryFilter, Status, StoredEntry, Summary
 from responder.store.kubernetes.bell import Bell
 from responder.store.kubernetes.configmaps import PREFIX, ConfigMaps
 from responder.store.kubernetes.inbox import Inbox
@@ -182,12 +181,12 @@ class KubernetesStore:
     def summary(self, now: datetime, alert_timeout: timedelta) -> Summary:
         """What the metrics tell of all records. `inbox` counts ConfigMaps: under load one holds several deliveries."""
         late = now - alert_timeout
-        slots = [slot for _, slot in self._shards.slots()]
-        glances = [(slot, slot.glance()) for slot in slots]
-        unknown, pending, at_max = 0, [], []
+        kept = self._shards.slots()
+        glances = [(slot, slot.glance()) for _, slot in kept]
+        unknown, pending = 0, []
         for slot, seen in glances:
             heard = seen.heard_at is not None and seen.heard_at < late.timestamp()
-            if not (heard or seen.pending or seen.reason == Reason.AT_MAX_REPLICAS):
+            if not (heard or seen.pending):
                 continue
             record = unpack(slot.blob).record
             if record is None:
@@ -201,10 +200,13 @@ class KubernetesStore:
                 for intent in (record.intent, record.outstanding)
                 if intent is not None
             ]
-            if seen.reason == Reason.AT_MAX_REPLICAS:
-                at_max.append(record.target.key)
+        held = tuple(
+            (place.replace("_", "/"), slot.glance().reason)
+            for place, slot in kept
+            if slot.glance().reason not in {"", *NOT_HELD}
+        )
         there = sum(seen.there for _, seen in glances)
-        return Summary(self._inbox.count(), there, tuple(pending), tuple(at_max), unknown)
+        return Summary(self._inbox.count(), there, tuple(pending), held, unknown)
 
     # People
 
