@@ -209,6 +209,11 @@ def started(command: list[str], log: Path, **how: object) -> Iterator[subprocess
                 program.wait()
 
 
+def readable(folder: Path) -> None:
+    """For the image's user, whatever the umask is."""
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+
+
 def mounted(found: list[Object], container: Object, volumes: list[Object], root: Path) -> None:
     """Lay under `root` what the pod would find mounted from ConfigMaps and Secrets."""
     sources = {each["name"]: each for each in volumes}
@@ -224,6 +229,7 @@ def mounted(found: list[Object], container: Object, volumes: list[Object], root:
             texts = {name: decoded(text) for name, text in data.items()}
         for name, text in texts.items():
             (folder / name).write_text(text)
+    readable(root)
 
 
 def create(server: SimServer, each: Object) -> None:
@@ -314,6 +320,7 @@ def helm_test(
     script = root / "test" / Path(path).name
     script.parent.mkdir(exist_ok=True)
     script.write_text(one(found, "ConfigMap", "gpu-responder-test")["data"][script.name])
+    readable(script.parent)
     return subprocess.run(
         [program, script], env=environment(image) | told, cwd="/", capture_output=True, text=True, check=False,
         timeout=90, **as_nobody(),
