@@ -93,7 +93,11 @@ class Terminal:
         return self.shown
 
     def finish(self) -> int:
-        until(lambda: (self.read(), self.process.poll() is not None)[1], what="the command ends")
+        try:
+            until(lambda: (self.read(), self.process.poll() is not None)[1], what="the command ends")
+        finally:
+            self.process.kill()
+            self.process.wait(60)
         self.read()
         os.close(self._main)
         return self.process.returncode
@@ -158,10 +162,15 @@ def test_a_watch_in_a_pipe_tells_changes_only(service: Serving, tmp_path: Path, 
         text=True,
     )
     assert process.stdout is not None
-    first = process.stdout.readline()
-    assert len(json.loads(first)["targets"]) == 2 if output == "json" else first.startswith("As of ")
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    try:
+        first = process.stdout.readline()
+        assert len(json.loads(first)["targets"]) == 2 if output == "json" else first.startswith("As of ")
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait(60)
+        process.stdout.close()
     assert rest.count("As of ") == rest.count("asOf") == 0
     assert process.returncode == 130
 
