@@ -55,7 +55,6 @@ _SWEEP_SECONDS = 600.0
 """So often, what is known of alerts that are long over is forgotten."""
 _GATHERED = timedelta(seconds=1)
 """Of many pods that become ready one after the other, a look takes in those of so long."""
-_WAITS_FOR_PODS = (Reason.WAITING_FOR_READY, Reason.UNSCHEDULABLE)
 _AFTER_OUTAGE = timedelta(seconds=5)
 _AFTER_FAULT = timedelta(minutes=1)
 _CLOCK_SET = 5.0
@@ -183,13 +182,10 @@ class Actor:
         if self._leading and target.key in self._reasons:
             self._wake(target.key, anew=True)
 
-    def pods_changed(self, namespace: str) -> None:
-        """Pods of a namespace have become ready or the like: look at those that wait for it, once for many pods."""
-        if self._leading:
-            soon = self._clock() + _GATHERED
-            for key, reason in list(self._reasons.items()):
-                if reason in _WAITS_FOR_PODS and key.startswith(f"{namespace}/"):
-                    self._schedule.wake(key, soon)
+    def pods_changed(self, target: TargetRef) -> None:
+        """Its pods have become ready or the like: count them, and take the step that waited for it."""
+        if self._leading and target.key in self._reasons:
+            self._schedule.wake(target.key, self._clock() + _GATHERED)
 
     def cordon_lifted(self) -> None:
         """A person has lifted a cordon of ours: note it before they make one of their own."""

@@ -297,6 +297,7 @@ class Record:
     """The namespaces that the senders of these alerts may reach; None is no limit."""
     ready: int | None = None
     pods_known_at: datetime | None = None
+    """When `ready` was last found to be another number."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Since when a firing trigger's value cannot be had, by trigger name."""
     annotated: "tuple[Override, ...]" = ()

@@ -27,7 +27,7 @@ class Served:
     """
 
     def __init__(self, folder: Path, cluster: SimCluster, policy: str, *, tokens: bool = False) -> None:
-        self._folder, self._cluster = folder, cluster
+        self._folder, self.cluster = folder, cluster
         self.url = f"http://127.0.0.1:{free_port()}"
         self._headers = {"Content-Type": "application/json"}
         self._arguments = [
@@ -78,5 +78,5 @@ class Served:
 
     def scales(self, workload: str) -> list[int]:
         """Every change of its replicas that the API server has taken."""
-        found = watch.scales(self._cluster.url, ("inference", "deployment", workload))
+        found = watch.scales(self.cluster.url, ("inference", "deployment", workload))
         return [each.to_replicas for each in found]

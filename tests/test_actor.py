@@ -376,10 +376,10 @@ def test_the_next_step_comes_a_second_after_the_pods_are_ready():
         until(lambda: world.record().verdict.reason is Reason.WAITING_FOR_READY)
         until(lambda: run.actor._schedule.idle(0))
         thing.ready = 3
-        run.actor.pods_changed("elsewhere")
+        run.actor.pods_changed(replace(REF, name="other"))
         world.clock.tick(2)
         assert world.replicas() == 3
-        run.actor.pods_changed(REF.namespace)
+        run.actor.pods_changed(REF)
         world.clock.tick(1)
         until(lambda: world.replicas() == 4)
 
@@ -390,7 +390,7 @@ def test_who_does_not_lead_is_told_in_vain():
     world.trace = reads.append
     run = ActorRun(world)
     run.actor.changed(REF)
-    run.actor.pods_changed(REF.namespace)
+    run.actor.pods_changed(REF)
     assert len(run.actor._schedule) == 0
     assert reads == []
 

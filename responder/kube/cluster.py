@@ -189,7 +189,7 @@ class KubeCluster:
         """The target's pods, from the mirror while that is current; None without a selector."""
         if not details.selector:
             return None
-        mirrored = self._mirrors.pods(ref.namespace, details.selector) if self._mirrors else None
+        mirrored = self._mirrors.pods(ref, details.selector) if self._mirrors else None
         if mirrored is not None:
             return mirrored
         return listed(self.connection, ref.namespace, details.selector, f"list the pods of {ref}")

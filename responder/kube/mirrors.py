@@ -100,11 +100,11 @@ class Mirrors:
             return None
         return view.get(ref.namespace, ref.name)
 
-    def pods(self, namespace: str, selector: str) -> list[PodState] | None:
-        """The pods that a selector selects."""
-        view = self._pods.view(namespace)
+    def pods(self, target: TargetRef, selector: str) -> list[PodState] | None:
+        """A target's pods. Who has asked for them is told when they change."""
+        view = self._pods.view(target.namespace)
         try:
-            return None if view is None else view.select(namespace, selector)
+            return None if view is None else view.select(target, selector)
         except ValueError:
             return None  # the server knows selectors that are not known here
 

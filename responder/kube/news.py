@@ -11,8 +11,8 @@ class News(Protocol):
     def changed(self, target: TargetRef) -> None:
         """Somebody else has changed a target, or what scales it."""
 
-    def pods_changed(self, namespace: str) -> None:
-        """Pods of the namespace have come, become ready, found a node, or the opposite."""
+    def pods_changed(self, target: TargetRef) -> None:
+        """Pods of a target have become ready or are so no more, or no place is found for them."""
 
     def cordon_lifted(self) -> None:
         """A person has made a node schedulable that this service had cordoned."""
@@ -23,6 +23,6 @@ class Nobody:
 
     def changed(self, target: TargetRef) -> None: ...
 
-    def pods_changed(self, namespace: str) -> None: ...
+    def pods_changed(self, target: TargetRef) -> None: ...
 
     def cordon_lifted(self) -> None: ...

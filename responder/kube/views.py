@@ -1,10 +1,11 @@
 """What mirrors keep: pods by namespace and label, autoscalers by target, nodes. Thread-safe to read."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from responder.kube import selectors
 from responder.kube.capacity import Node
+from responder.kube.interest import Interest
 from responder.kube.news import News
 from responder.kube.nodes import MARK
 from responder.kube.ownership import Autoscaler, Target
@@ -17,7 +18,8 @@ _Names = dict[str, set[str]]
 class PodView:
     """Pods, found by selector without looking at each: the label keys that are asked for are indexed.
 
-    `news` is told of namespaces whose pods have become ready or are so no more, have found a node, or cannot.
+    `news` is told of targets that have asked for their pods, when one becomes ready or is so no more, or is found no
+    place for.
     """
 
     def __init__(self, news: News) -> None:
@@ -25,6 +27,7 @@ class PodView:
         self._lock = threading.Lock()
         self._pods: dict[str, dict[str, PodState]] = {}
         self._index: dict[tuple[str, str], _Names] = {}
+        self._interest = Interest()
 
     def replace(self, items: Iterable[Pod]) -> None:
         pods: dict[str, dict[str, PodState]] = {}
@@ -34,8 +37,12 @@ class PodView:
         with self._lock:
             before, self._pods = self._pods, pods
             self._index.clear()
-        for namespace in before.keys() | pods.keys():
-            self._news.pods_changed(namespace)
+            whose = self._whose(
+                pod
+                for namespace in before.keys() | pods.keys()
+                for pod in _changed(before.get(namespace, {}), pods.get(namespace, {}))
+            )
+        self._tell(whose)
 
     def put(self, item: Pod) -> None:
         pod = state_of(item)
@@ -49,20 +56,22 @@ class PodView:
                 for (namespace, key), values in self._index.items():
                     if namespace == pod.namespace and key in pod.labels:
                         values.setdefault(pod.labels[key], set()).add(pod.name)
-        if before is None or _told(before) != _told(pod):
-            self._news.pods_changed(pod.namespace)
+            whose = self._whose(_changed({pod.name: before} if before else {}, {pod.name: pod}))
+        self._tell(whose)
 
     def drop(self, item: Pod) -> None:
         with self._lock:
             old = self._pods.get(item.metadata.namespace, {}).pop(item.metadata.name, None)
             if old is not None:
                 self._unindex(old)
-        self._news.pods_changed(item.metadata.namespace)
+            whose = self._whose(_changed({old.name: old}, {}) if old is not None else ())
+        self._tell(whose)
 
-    def select(self, namespace: str, selector: str) -> list[PodState]:
-        """The pods of a namespace that a selector selects; raises ValueError for what is no selector."""
-        terms = selectors.parse(selector)
+    def select(self, target: TargetRef, selector: str) -> list[PodState]:
+        """The target's pods by its selector; raises ValueError for what is no selector."""
+        terms, namespace = selectors.parse(selector), target.namespace
         with self._lock:
+            self._interest.note(target, selector)
             pods = self._pods.get(namespace, {})
             buckets = [
                 self._values(namespace, term.key).get(term.only, set())
@@ -75,6 +84,13 @@ class PodView:
     def all(self) -> list[PodState]:
         with self._lock:
             return [pod for pods in self._pods.values() for pod in pods.values()]
+
+    def _whose(self, pods: Iterable[PodState]) -> set[TargetRef]:
+        return {target for pod in pods for target in self._interest.of(pod.namespace, pod.labels)}
+
+    def _tell(self, targets: Iterable[TargetRef]) -> None:
+        for target in targets:
+            self._news.pods_changed(target)
 
     def _values(self, namespace: str, key: str) -> _Names:
         """The index of one label key, built when it is first asked for."""
@@ -96,8 +112,19 @@ class PodView:
                     values.pop(pod.labels[key], None)
 
 
-def _told(pod: PodState) -> tuple[bool, bool, str, tuple[str, ...]]:
-    return pod.counts, pod.ready, pod.node, pod.lacks
+def _changed(before: Mapping[str, PodState], now: Mapping[str, PodState]) -> Iterator[PodState]:
+    """Both states of those pods that count for something else now."""
+    for name in before.keys() | now.keys():
+        old, new = before.get(name), now.get(name)
+        if _part(old) != _part(new):
+            yield from (pod for pod in (old, new) if pod is not None)
+
+
+def _part(pod: PodState | None) -> object:
+    """What a pod adds to its target's counts; one that is not there, or not yet anything, adds nothing."""
+    if pod is None or not (pod.ready or (pod.counts and pod.lacks)):
+        return None
+    return pod.labels, pod.ready, pod.lacks
 
 
 class AutoscalerView:

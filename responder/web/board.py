@@ -12,6 +12,7 @@ from responder.deciding.overrides import bounds_of
 from responder.model import Override, OverrideKind, Reason, Record
 from responder.observe import overrides_of
 from responder.policy import Settings, governing
+from responder.web import ages
 from responder.web.views import state_of
 
 STATES = ("failing", "limited", "held", "up", "down", "pending", "steady")
@@ -68,7 +69,7 @@ def row_of(record: Record, settings: Settings, overrides: Iterable[Override], no
         policy=policy.name if policy else "",
         replicas=record.replicas,
         ready=record.ready,
-        counted_at=record.pods_known_at,
+        counted_at=ages.counted_at(record),
         desired=verdict.desired if verdict else None,
         least=bounds.least if bounds else None,
         most=bounds.most if bounds else None,

@@ -56,7 +56,7 @@ _TARGET: dict[str, Schema] = {
     "policy": {**TEXT, "description": "Which governs it; empty: none does."},
     "replicas": {**or_null(COUNT), "description": "As last read; null: it was not read yet."},
     "ready": or_null(COUNT),
-    "countedAt": {**or_null(TIME), "description": "When the ready ones were last counted; null: not yet."},
+    "countedAt": {**or_null(TIME), "description": "When the ready ones were counted, if that is over."},
     "desired": or_null(COUNT),
     "state": enum(("steady", "up", "down", "limited", "held", "failing", "pending")),
     "reason": or_null(enum(Reason)),

@@ -13,6 +13,7 @@ from responder.model import Failure, HistoryEntry, Intent, Override, Reason, Rec
 from responder.observe import overrides_of
 from responder.policy import Policy, Settings, governing, trigger_of
 from responder.store import StoredEntry
+from responder.web import ages
 
 LIMITED = frozenset(
     {
@@ -59,7 +60,7 @@ def target_view(
         "policy": policy.name if policy else "",
         "replicas": record.replicas,
         "ready": record.ready,
-        "countedAt": stamp(record.pods_known_at),
+        "countedAt": stamp(ages.counted_at(record)),
         "desired": verdict.desired if verdict else None,
         "state": state_of(record),
         "reason": verdict.reason.value if verdict else None,

@@ -48,9 +48,10 @@ class TestTargets:
         now = datetime.now(UTC)
         for target, minutes in ((VLLM, 1), (TRITON, 5)):
             record, version = known.made.store.record(target.key)  # type: ignore[misc]
-            counted = replace(record, pods_known_at=now - timedelta(minutes=minutes))
+            since = now - timedelta(minutes=minutes)
+            counted = replace(record, failure=Failure(Reason.API_UNAVAILABLE, "no answer", since, now))
             known.made.store.commit(Commit(records=((counted, version),)))
-        head, *_, vllm, triton = known.shell.run("targets").stdout.splitlines()
+        *_, head, vllm, triton, _ = known.shell.run("targets").stdout.splitlines()
         assert head.split()[2:4] == ["READY", "COUNTED"]
         assert (vllm.split()[3], triton.split()[3:5]) == ("-", ["5m", "ago"])
         assert "  2, 2 ready (counted 5m ago); " in known.shell.run("targets", "triton").stdout

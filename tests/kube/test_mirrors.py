@@ -123,14 +123,14 @@ class Heard:
     """What the actor would have been told."""
 
     targets: list[TargetRef] = field(default_factory=list)
-    namespaces: list[str] = field(default_factory=list)
+    owners: list[TargetRef] = field(default_factory=list)
     lifted: int = 0
 
     def changed(self, target: TargetRef) -> None:
         self.targets.append(target)
 
-    def pods_changed(self, namespace: str) -> None:
-        self.namespaces.append(namespace)
+    def pods_changed(self, target: TargetRef) -> None:
+        self.owners.append(target)
 
     def cordon_lifted(self) -> None:
         self.lifted += 1
@@ -176,21 +176,46 @@ def test_pods_follow_without_reads(world: World, live: KubeCluster) -> None:
     assert world.reads(PODS) == 0
 
 
-def test_pods_that_are_waited_for_are_news(world: World) -> None:
-    """One that comes, becomes ready or goes; not one whose status says nothing else."""
-    told: list[str] = []
+def test_pods_that_become_ready_are_news_of_their_target(world: World) -> None:
+    """And that are so no more; not those that have come, or say something else, or that nobody has asked for."""
+    told: list[TargetRef] = []
     cluster = world.cluster("admin")
-    cluster.keep_current(Heard(namespaces=told))
+    cluster.keep_current(Heard(owners=told))
     until(lambda: current(cluster))
+    world.add_pod("before")
+    assert told == []
+    until(lambda: ready(cluster) == 1)
+    told.clear()
     world.add_pod("a", ready=False)
-    until(lambda: told == ["rec"])
     for text in ("True", "True", "False"):
         condition = {"type": "Ready", "status": text, "message": str(len(told))}
         world.send("PATCH", f"{PODS}/a/status", {"status": {"conditions": [condition]}})
-    until(lambda: told == ["rec"] * 3)
+    until(lambda: told == [VLLM] * 2)
     world.send("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
-    until(lambda: told == ["rec"] * 4)
+    world.send("DELETE", f"{PODS}/before", {"gracePeriodSeconds": 0})
+    until(lambda: told == [VLLM] * 3)
     cluster.close()
+
+
+def test_pods_that_changed_while_nothing_was_watched_are_news() -> None:
+    """Of those targets whose pods did, and of no others."""
+    told: list[TargetRef] = []
+    view = PodView(Heard(owners=told))
+    a, b, c = (TargetRef("rec", "Deployment", name) for name in "abc")
+
+    def made(name: str, app: str, **status: object) -> Pod:
+        body = pod(name, labels={"app": app})
+        return msgspec.convert(body | {"status": body["status"] | status}, Pod)
+
+    ready_ = {"conditions": [{"type": "Ready", "status": "True"}]}
+    view.replace([made("1", "a", **ready_), made("2", "b"), made("3", "c", **ready_), made("4", "a")])
+    for target, selector in ((a, "app=a"), (b, "app in (b)"), (c, "app!=a,app!=b")):
+        assert view.select(target, selector)
+    view.replace([made("1", "a", **ready_), made("2", "b", **ready_)])
+    assert sorted(told, key=str) == [b, c]
+    told.clear()
+    view.put(made("1", "b", **ready_))
+    assert sorted(told, key=str) == [a, b], "it has changed hands"
 
 
 def test_hpa_that_appears_and_goes(world: World, live: KubeCluster) -> None:
@@ -373,7 +398,7 @@ def test_rights_within_a_namespace(world: World) -> None:
     cluster.keep_current()
     assert ready(cluster) == 0
     world.add_pod("a")
-    until(lambda: cluster._mirrors is not None and cluster._mirrors.pods("rec", "app=vllm"))
+    until(lambda: cluster._mirrors is not None and cluster._mirrors.pods(VLLM, "app=vllm"))
     listed = world.reads(PODS)
     world.add_pod("b")
     until(lambda: ready(cluster) == 2)
@@ -469,7 +494,7 @@ def test_index_agrees_with_looking_at_each(steps: list) -> None:
             expected = {
                 name for name, it in truth.items() if all(t.holds(state_of(it).labels) for t in terms)
             }
-            assert {found.name for found in view.select("rec", step)} == expected
+            assert {found.name for found in view.select(VLLM, step)} == expected
         elif step[0] == "put":
             truth[step[1]] = made(step[1], step[2])
             view.put(truth[step[1]])

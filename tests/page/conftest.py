@@ -10,7 +10,7 @@ from responder.sim.cluster import SimCluster
 from responder.sim.spec import ClusterSpec, WorkloadSpec
 from tests.page.browsing import CHROMIUM, FLAGS, Desk, Visitor
 
-WORKLOADS = ("vllm", "pinned", "paused", "bounded", "silenced", "frozen", "charted", "plain")
+WORKLOADS = ("vllm", "pinned", "paused", "bounded", "silenced", "frozen", "charted", "plain", "leaving")
 
 
 @pytest.fixture(scope="session")

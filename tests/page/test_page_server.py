@@ -336,7 +336,8 @@ class TestTag:
         """An old one is told with its age, and growing old alone sends nobody the page again; a new count does."""
         with api(tmp_path) as made:
             counted = datetime.now(UTC) - timedelta(minutes=1)
-            made.know(VLLM, replicas=2, ready=2, pods_known_at=counted)
+            failure = Failure(Reason.API_UNAVAILABLE, "no answer", counted, counted)
+            made.know(VLLM, replicas=2, ready=2, failure=failure)
             made.store.put_status("actor", {})
             visitor = client(made)
             front = visitor.get("/").headers["ETag"]
@@ -350,7 +351,7 @@ class TestTag:
                 # The chart's minute may have passed in between.
                 assert new.headers["ETag"] == old.headers["ETag"] or path == HERE
             record, version = made.store.record(VLLM.key)  # type: ignore[misc]
-            later = replace(record, pods_known_at=counted + timedelta(seconds=50))
+            later = replace(record, failure=replace(failure, since=counted + timedelta(seconds=50)))
             made.store.commit(Commit(records=((later, version),)))
             made.app.extensions["gpu-responder-board"].forget()
             assert visitor.get("/", headers={"If-None-Match": front}).status_code == 200

@@ -21,6 +21,7 @@ from responder.model import (
     Pods,
     Reason,
     TargetRef,
+    Verdict,
     Workload,
 )
 from responder.web.views import stamp
@@ -81,11 +82,15 @@ class TestTargets:
         )
 
     def test_say_when_replicas_were_counted(self, people: Api) -> None:
-        """Whoever reads a number can tell how old it is; nobody has counted those of a target that is new."""
-        people.know(VLLM, ready=1, pods_known_at=NOW - timedelta(minutes=5))
-        people.know(TRITON)
+        """Where that is over: of a target that cannot be read any more, and of one that no policy claims."""
+        ago = {number: NOW - timedelta(minutes=number) for number in (3, 5, 9)}
+        failing = Failure(Reason.API_UNAVAILABLE, "no answer", ago[5], NOW)
+        alone = Verdict(NOW, 1, 1, Reason.UNCLAIMED, "no policy claims it")
+        people.know(VLLM, ready=1, pods_known_at=ago[9], failure=failing)
+        people.know(OTHER, ready=1, pods_known_at=ago[3], verdict=alone)
+        people.know(TRITON, ready=1, pods_known_at=ago[9])
         found = {each["name"]: each["countedAt"] for each in people.get("/api/v1/targets").json["targets"]}
-        assert found == {"vllm": stamp(NOW - timedelta(minutes=5)), "triton": None}
+        assert found == {"vllm": stamp(ago[5]), "vllm-large": stamp(ago[3]), "triton": None}
         assert people.get(f"/api/v1/targets/{VLLM.key}").json["countedAt"] == found["vllm"]
 
     @pytest.mark.parametrize(
