@@ -10,8 +10,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
@@ -23,6 +23,7 @@ from gunicorn.app.base import BaseApplication
 from responder import config, logs
 from responder.errors import ConfigError, ResponderError
 from responder.model import Span
+from responder.options import credential_options, sent
 from responder.policy import Settings
 from responder.settings import SettingsSource
 from responder.store.sqlite import SYNC, SqliteStore
@@ -65,6 +66,9 @@ class Options:
     certfile: str = ""
     keyfile: str = ""
     ca_certs: str = ""
+    prometheus_token_file: str = ""
+    prometheus_headers: Mapping[str, str] = field(default_factory=dict)
+    alertmanager_token_file: str = ""
 
 
 BuildActor = Callable[[Options, Any, SettingsSource, datetime], Actor]
@@ -135,6 +139,7 @@ class Process:
         """The WSGI application."""
         from responder.web.app import Services, create_app  # noqa: PLC0415 - the actor needs no Flask
 
+        options = self._options
         return create_app(
             Services(
                 store=self._store,
@@ -145,6 +150,7 @@ class Process:
                 started_at=self._started_at,
                 override_max=timedelta(days=self._options.override_max_days),
                 prometheus_urls=self._options.prometheus_urls,
+                prometheus_headers=lambda: sent(options.prometheus_headers, options.prometheus_token_file),
             ),
             blueprints(),
         )
@@ -189,8 +195,14 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
     from responder.store.holder import this_process  # noqa: PLC0415
 
     cluster = KubeCluster(options.kubeconfig, on_call=observer.called)
-    values = PrometheusValues(options.prometheus_urls, fresh=options.value_max_age)
-    alertmanagers = [AlertmanagerClient(url) for url in options.alertmanager_urls]
+    values = PrometheusValues(
+        options.prometheus_urls,
+        fresh=options.value_max_age,
+        bearer_token_file=options.prometheus_token_file,
+        headers=options.prometheus_headers,
+    )
+    bearer = options.alertmanager_token_file or None
+    alertmanagers = [AlertmanagerClient(url, bearer_file=bearer) for url in options.alertmanager_urls]
     acting = actor.Actor(
         store,
         cluster,
@@ -414,6 +426,7 @@ def _announce(options: Options) -> None:
     envvar="GPU_RESPONDER_PROMETHEUS_URL",
     help="Where values of sized triggers are asked for. Repeatable: the next is asked when one fails.",
 )
+@credential_options
 @click.option(
     "--value-max-age",
     type=click.FloatRange(min=0, min_open=True),

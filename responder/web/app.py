@@ -66,6 +66,8 @@ class Services:
     """The furthest end of a new override."""
     prometheus_urls: tuple[str, ...] = ()
     """Where the page asks for utilization."""
+    prometheus_headers: Callable[[], Mapping[str, str]] = dict
+    """What it sends with that, such as a token, as it is now."""
 
 
 def services() -> Services:

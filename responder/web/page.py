@@ -89,7 +89,8 @@ def utilization_chart(namespace: str, kind: str, name: str) -> Response:
     """GPU utilization, as an image of its own: Prometheus may be slow, and the page does not wait for it."""
     record = _record(f"{namespace}/{kind}/{name}")
     now = datetime.now(UTC)
-    series = utilization.read(services().prometheus_urls, record.target, _hours(), now)
+    own = services()
+    series = utilization.read(own.prometheus_urls, own.prometheus_headers(), record.target, _hours(), now)
     start = now - timedelta(hours=_hours())
     labels = charts.labels_of(record, services().source.current.timing, start, now)
     answer = Response(charts.utilization(series, labels, start, now), mimetype="image/svg+xml")

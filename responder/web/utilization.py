@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,7 +38,9 @@ _lock = threading.Lock()
 _kept: OrderedDict[tuple[str, int], tuple[float, Series]] = OrderedDict()
 
 
-def read(urls: tuple[str, ...], target: TargetRef, hours: int, now: datetime) -> Series:
+def read(
+    urls: tuple[str, ...], sent: Mapping[str, str], target: TargetRef, hours: int, now: datetime
+) -> Series:
     """Utilization of the target's GPUs over the last hours. Never raises, and takes two seconds at most."""
     key = (target.key, hours)
     with _lock:
@@ -46,7 +49,7 @@ def read(urls: tuple[str, ...], target: TargetRef, hours: int, now: datetime) ->
         return series
     series = Series(error="No Prometheus is configured")
     for url in urls:
-        series = _ask(url, target, hours, now)
+        series = _ask(url, sent, target, hours, now)
         if not series.error:
             break
     with _lock:
@@ -56,7 +59,7 @@ def read(urls: tuple[str, ...], target: TargetRef, hours: int, now: datetime) ->
     return series
 
 
-def _ask(url: str, target: TargetRef, hours: int, now: datetime) -> Series:
+def _ask(url: str, sent: Mapping[str, str], target: TargetRef, hours: int, now: datetime) -> Series:
     step = max(15, hours * 3600 // POINTS)
     fields = {
         "query": QUERY.format(namespace=target.namespace, name=target.name),
@@ -68,6 +71,7 @@ def _ask(url: str, target: TargetRef, hours: int, now: datetime) -> Series:
     headers = {"Accept": "application/json"}
     if auth := urlsplit(url).netloc.rpartition("@")[0]:
         headers |= urllib3.make_headers(basic_auth=auth)
+    headers |= sent
     until = time.monotonic() + _SECONDS
     try:
         answer: Any = _pool.request(

@@ -138,7 +138,7 @@ def answer(*values: tuple[float, str]) -> object:
 
 
 def read(server: Prometheus, hours: int = 6) -> Series:
-    return utilization.read((f"http://127.0.0.1:{server.server_port}",), VLLM, hours, NOW)
+    return utilization.read((f"http://127.0.0.1:{server.server_port}",), {}, VLLM, hours, NOW)
 
 
 class TestUtilization:

@@ -18,6 +18,7 @@ from responder.check.sources import Sources, gather
 from responder.client.connection import connection_options
 from responder.client.http import DEFAULT_URL
 from responder.client.tables import output_option, print_json
+from responder.options import credential_options
 
 _PATH = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -56,14 +57,6 @@ class Parts:
     sends: bool
     patience: float
     skew: float
-
-
-def _headers(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
-    pairs = [text.partition(":") for text in given]
-    for name, colon, _value in pairs:
-        if not colon or not name.strip():
-            raise click.BadParameter("write it as 'Name: value', such as 'X-Scope-OrgID: gpu'.")
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 @click.command("doctor")
@@ -115,18 +108,7 @@ def _headers(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> M
 )
 @click.option("--in-cluster", is_flag=True, help="Ask as the service account of the pod that this runs in.")
 @click.option("--store", default="sqlite:", envvar="GPU_RESPONDER_STORE", help="The service's --store.")
-@click.option("--prometheus-token-file", metavar="FILE", default="", help="Holds Prometheus's bearer token.")
-@click.option(
-    "--prometheus-header",
-    "headers",
-    metavar="HEADER",
-    multiple=True,
-    callback=_headers,
-    help="Such as 'X-Scope-OrgID: gpu'. Repeatable.",
-)
-@click.option(
-    "--alertmanager-token-file", metavar="FILE", default="", help="Holds Alertmanager's bearer token."
-)
+@credential_options
 @click.option(
     "--send-test",
     "sends",
@@ -172,7 +154,7 @@ def doctor(
     in_cluster: bool,
     store: str,
     prometheus_token_file: str,
-    headers: Mapping[str, str],
+    prometheus_headers: Mapping[str, str],
     alertmanager_token_file: str,
     sends: bool,
     patience: float | None,
@@ -193,7 +175,7 @@ def doctor(
         raise click.UsageError("--send-test needs --alertmanager-url.")
 
     def prometheus_server(name: str, at: str) -> Server:
-        return Server(name, at, timeout, prometheus_token_file, ca_file or "", headers)
+        return Server(name, at, timeout, prometheus_token_file, ca_file or "", prometheus_headers)
 
     parts = Parts(
         sources=gather(policy=policy, rule_paths=rule_paths),
