@@ -273,6 +273,7 @@ def test_a_watched_target_is_seen_without_reads(world: World, live: KubeCluster)
     live.ownership(VLLM, seen)
     live.pods(VLLM, seen)
     assert world.reads(f"{DEPLOYMENTS}/vllm") == reads
+    assert world.reads("/api/v1/namespaces/rec") == 1
     read = live.workload(VLLM)
     assert seen.annotations == {"gpu-responder.io/paused": "yes"}
     assert replace(read, annotations=seen.annotations) == seen
