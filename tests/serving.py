@@ -5,8 +5,8 @@ account for every delivery that was acknowledged.
 """
 
 import contextlib
+import fcntl
 import http.client
-import itertools
 import json
 import os
 import random
@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -82,23 +83,26 @@ class DrainingActor:
             self._store.commit(Commit(history=history, drained=tuple(identity for identity, _ in kept)))
 
 
-def _ports() -> Iterator[int]:
-    """Below those that the system gives to whoever binds port 0 or connects; others for each test process."""
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    mine = range(20_000 + number % 6 * 2_000, 22_000 + number % 6 * 2_000)
-    # Not of the module's own generator, which Hypothesis seeds.
-    return itertools.cycle(random.SystemRandom().sample(mine, len(mine)))
-
-
-_PORTS = _ports()
+_TAKEN: list[int] = []
+"""Open files, each locked: no other test process is given their ports while this one lives."""
 
 
 def free_port() -> int:
-    """A port that nobody has, nor will be given by chance before whoever it is meant for takes it."""
-    for port in itertools.islice(_PORTS, 2_000):
+    """A port that nobody has, nor will be given before whoever it is meant for takes it.
+
+    The system gives those from 32768 on to whoever connects or binds port 0.
+    """
+    locks = Path(tempfile.gettempdir()) / f"gpu-responder-test-ports-{os.getuid()}"
+    locks.mkdir(exist_ok=True)
+    # Not of the module's own generator, which Hypothesis seeds.
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 1_000):
+        lock = os.open(locks / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             probe.bind(("127.0.0.1", port))
+            _TAKEN.append(lock)
             return port
+        os.close(lock)
     raise AssertionError("no port is free")
 
 
@@ -176,6 +180,9 @@ class Serving:
             return self.request("GET", "/-/ready", timeout=10)[0] == 200
         except (OSError, http.client.HTTPException):
             return False
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
 
     def shared(self) -> Path:
         """The folder that its processes share."""
@@ -255,7 +262,8 @@ def serving(
     service = Serving(process, folder, port, log)
     try:
         if wait:
-            until(lambda: service.ready() and service.actor(), what=f"ready, see {log}")
+            until(lambda: service.ended() or (service.ready() and service.actor()), what=f"ready, see {log}")
+            assert not service.ended(), log.read_text()[-2000:]
         yield service
     finally:
         for pid in service.workers():
