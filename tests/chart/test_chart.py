@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,23 @@ def test_generated_files_are_as_their_sources_say():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_holds_what_an_installation_needs(tmp_path: Path):
+    """Rules, dashboards, schema and README are in it; sources of these and values for tests are not."""
+    program = "import sys, helm_python; helm_python.package(sys.argv[1], destination=sys.argv[2])"
+    subprocess.run([sys.executable, "-c", program, CHART, tmp_path], check=True, timeout=60)
+    (made,) = tmp_path.glob("*.tgz")
+    with tarfile.open(made) as archive:
+        names = {name.removeprefix("gpu-responder/") for name in archive.getnames()}
+    assert {
+        "README.md",
+        "values.schema.json",
+        "rules/nvidia.yaml",
+        "dashboards/fleet.json",
+        "files/dry_run.py",
+    } <= names
+    assert not [name for name in names if name.startswith("ci/") or name == "README.head.md"]
 
 
 def undescribed(schema: Object, path: str = "") -> list[str]:
