@@ -23,6 +23,8 @@ _OWN_SCALE = frozenset(
 )
 _SAME_VERSION_TRIES = 5
 _NAMESPACE_SECONDS = 5.0
+_NAMESPACE_PATIENCE = 55.0
+"""So much older it may be for a look that comes to nothing: what acts reads it anew."""
 _NAMESPACE_FORBIDDEN_SECONDS = 60.0
 _KEPT_DETAILS = 20_000
 
@@ -76,10 +78,10 @@ class Workloads:
 
     def within(self, namespace: str, seen: Workload) -> Workload | None:
         """What a watch has shown, with its namespace's annotations; None if the namespace is on its way out."""
-        meta = self._namespace(namespace)
-        return (
-            None if meta.deletion_timestamp else replace(seen, namespace_annotations=meta.annotations or {})
-        )
+        meta = self._namespace(namespace, _NAMESPACE_PATIENCE)
+        if meta.deletion_timestamp:
+            return None
+        return replace(seen, namespace_annotations=meta.annotations or {})
 
     def write(self, ref: TargetRef, workload: Workload, replicas: int, dry_run: bool) -> Workload:
         """PUT the scale against the workload's resourceVersion; returns the workload as it is afterwards."""
@@ -160,11 +162,11 @@ class Workloads:
             self._paths[key] = path
         return self._paths.get(key, SPEC_REPLICAS)
 
-    def _namespace(self, name: str) -> Meta:
-        """The namespace's metadata, a few seconds old at most; empty where that must not be read."""
+    def _namespace(self, name: str, patience: float = 0.0) -> Meta:
+        """The namespace's metadata, a few seconds and `patience` old at most; empty where that must not be read."""
         now = self._clock()
         known = self._namespaces.get(name)
-        if known is not None and now < known[1]:
+        if known is not None and now < known[1] + patience:
             return known[0]
         try:
             doing = f"read namespace {name}"

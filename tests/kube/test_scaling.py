@@ -9,6 +9,7 @@ from responder.errors import PermanentError, TransientError
 from responder.kube import KubeCluster
 from responder.kube.managers import holder, scale_path
 from responder.kube.objects import Anything, ManagedFields
+from responder.kube.workloads import Workloads
 from responder.model import Reason, TargetRef
 from tests.kube.fake_api import FakeApi, discovery, recorded
 
@@ -143,6 +144,24 @@ def test_namespace_being_deleted(api: FakeApi, cluster: KubeCluster) -> None:
     with pytest.raises(PermanentError, match="Namespace rec is being deleted") as caught:
         cluster.workload(VLLM)
     assert caught.value.reason is Reason.NAMESPACE_TERMINATING
+
+
+def test_a_namespace_is_read_anew_for_what_acts_and_once_a_minute_for_the_rest(
+    api: FakeApi, cluster: KubeCluster
+) -> None:
+    """Looks that go by the watch cost hardly a read."""
+    now = [0.0]
+    workloads = Workloads(cluster.connection, cluster.discovery, lambda: now[0])
+    reads = lambda: sum(r["path"] == "/api/v1/namespaces/rec" for r in api.requests)  # noqa: E731
+    read = workloads.read(VLLM)
+    now[0] = 59.0
+    assert workloads.within("rec", read) == read
+    assert reads() == 1
+    workloads.read(VLLM)
+    assert reads() == 2
+    now[0] = 120.0
+    workloads.within("rec", read)
+    assert reads() == 3
 
 
 def test_namespace_annotations(api: FakeApi, cluster: KubeCluster) -> None:
