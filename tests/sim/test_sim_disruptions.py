@@ -188,6 +188,7 @@ def test_pods_that_are_not_ready_or_nobodys_or_elsewhere(world: World) -> None:
             "metadata": {"name": "x", "namespace": "elsewhere", "labels": {"app": "vllm"}},
         },
     )
+    world.loop.resync()
     assert world.numbers("least") == (5, 1, 5, 4)
 
 
@@ -199,19 +200,19 @@ def test_the_status_follows_the_pods_and_the_condition_keeps_its_time(world: Wor
     assert world.numbers() == (3, 2, 3, 1)
 
     def backdate(budget: Object) -> None:
-        budget["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        budget["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z"
 
     world.store.mutate(BUDGETS, "team", "p", backdate, subresource="status")
     world.ask("PATCH", "/apis/apps/v1/namespaces/team/deployments/web", {"spec": {"replicas": 4}})
     world.run()
     world.run(60)
     assert world.numbers() == (4, 2, 4, 2)
-    assert world.condition()["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert world.condition()["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     for name in world.names()[:2]:
         world.loop.set_ready("team", name, False)
     assert world.numbers() == (4, 2, 2, 0)
     assert world.condition()["status"] == "False"
-    assert world.condition()["lastTransitionTime"] > "2026-01-01T00:00:00Z"
+    assert world.condition()["lastTransitionTime"] > "2020-01-01T00:00:00Z"
 
     def hold(pod: Object) -> None:
         pod["metadata"]["finalizers"] = ["example.com/hold"]
@@ -262,6 +263,12 @@ ORPHAN = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": 
             {"maxUnavailable": 1}, ORPHAN, 'found no controllers for pod "a"', id="the controller is gone"
         ),
         pytest.param(
+            {"maxUnavailable": 1},
+            {**ORPHAN, "kind": "StatefulSet", "name": "db"},
+            'found no controllers for pod "a"',
+            id="another one has the controller's name",
+        ),
+        pytest.param(
             {"minAvailable": "50%"},
             {**ORPHAN, "kind": "DaemonSet"},
             "daemonsets.apps does not implement the scale subresource",
@@ -291,6 +298,7 @@ def test_what_cannot_be_computed_allows_nothing(
     world: World, spec: Object, owner: Object | None, message: str
 ) -> None:
     """SyncFailed says why, is written once, and goes when the trouble does."""
+    world.workload("StatefulSet", "db", 1, app="other")
     world.pod("a", owner=owner)
     world.run(60)
     world.budget(minAvailable=0)
@@ -336,6 +344,30 @@ def test_a_failed_sync_is_what_an_eviction_is_told(world: World) -> None:
     )
 
 
+def test_a_selector_that_makes_no_sense_selects_nothing(world: World) -> None:
+    """The controller says so, and evictions pass as if the budget were not there."""
+    world.pod("a")
+    world.run(60)
+    world.budget(minAvailable=1, selector={"matchExpressions": [{"key": "app", "operator": "Near"}]})
+    assert world.condition()["reason"] == "SyncFailed"
+    assert "is not a valid label selector operator" in world.condition()["message"]
+    assert world.evict("a")[0] == 201
+
+
+def test_a_rollout_does_not_count_its_deployment_twice(world: World) -> None:
+    """Pods of the old and of the new ReplicaSet have one scale above them."""
+    world.workload("Deployment", "web", 4)
+    world.run(60)
+    world.budget(maxUnavailable=2)
+    template = {"metadata": {"annotations": {"new": "yes"}}}
+    patch = {"spec": {"template": template}}
+    assert world.ask("PATCH", "/apis/apps/v1/namespaces/team/deployments/web", patch)[0] == 200
+    world.run()
+    assert {e.obj["spec"]["replicas"] > 0 for e in world.store.entries("replicasets.apps")} == {True}
+    assert world.store.count("replicasets.apps") == 2
+    assert world.numbers()[:2] == (4, 2)
+
+
 def test_scales_of_replicasets_and_custom_controllers_count(world: World) -> None:
     """A ReplicaSet without Deployment, and a custom resource with a scale that owns pods itself."""
     world.workload("ReplicaSet", "rs", 2)
@@ -374,7 +406,12 @@ def test_an_eviction_is_charged_until_the_pod_goes(world: World) -> None:
     status = world.store.list(BUDGETS, "team")[0]["status"]
     assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, [first])
     assert status["conditions"][0]["reason"] == "InsufficientPods"
-    assert world.evict(second)[0] == 429
+    assert world.evict(second)[1]["details"]["causes"] == [
+        {
+            "reason": "DisruptionBudget",
+            "message": "The disruption budget p does not allow evicting pods currently",
+        }
+    ]
     world.run()
     assert first not in world.names()
     assert "disruptedPods" not in world.get()["status"]
@@ -385,6 +422,45 @@ def test_an_eviction_is_charged_until_the_pod_goes(world: World) -> None:
     world.run(1)
     assert world.numbers() == (3, 2, 3, 1)
     assert world.evict(second)[0] == 201
+
+
+def test_an_eviction_that_deletes_slowly_is_charged_no_longer_than_needed(world: World) -> None:
+    """Once the pod is seen going it is not healthy anyway."""
+    world.workload("Deployment", "web", 3)
+    world.run(60)
+    world.budget(minAvailable=2)
+    name = world.names()[0]
+
+    def hold(pod: Object) -> None:
+        pod["metadata"]["finalizers"] = ["example.com/hold"]
+
+    world.store.mutate("pods", "team", name, hold)
+    assert world.evict(name)[0] == 201
+    assert world.numbers() == (4, 2, 2, 0)
+    assert name in world.names()
+    assert "disruptedPods" not in world.get()["status"]
+
+
+def test_an_eviction_that_comes_in_between_is_not_overwritten(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller looked before the eviction and writes after it: the write fails, and it looks again."""
+    world.workload("Deployment", "web", 4)
+    world.run(60)
+    world.budget(minAvailable=1)
+    evicted, sick, *_ = world.names()
+    update = world.store.update
+
+    def late(*args: Any, **kwargs: Any) -> Object:
+        world.store.update = update  # type: ignore[method-assign]
+        assert world.evict(evicted, preconditions={"uid": "another"})[0] == 409
+        return update(*args, **kwargs)
+
+    world.store.update = late  # type: ignore[method-assign]
+    world.loop.set_ready("team", sick, False)
+    assert world.numbers() == (4, 1, 2, 1)
+    assert list(world.get()["status"]["disruptedPods"]) == [evicted]
+    assert caplog.records == []
 
 
 def test_an_eviction_that_no_deletion_follows_counts_for_two_minutes(world: World) -> None:
@@ -411,7 +487,7 @@ def test_old_and_foreign_entries_of_disrupted_pods_are_dropped(world: World) -> 
     world.workload("Deployment", "web", 2)
     world.run(60)
     world.budget(minAvailable=1)
-    entries = {"gone": "2999-01-01T00:00:00Z", world.names()[0]: "2026-01-01T00:00:00Z"}
+    entries = {"gone": "2999-01-01T00:00:00Z", world.names()[0]: "2020-01-01T00:00:00Z"}
 
     def note(budget: Object) -> None:
         budget["status"]["disruptedPods"] = entries
@@ -591,10 +667,7 @@ def test_kubectl_drains_nothing_that_a_budget_forbids(
     until_allowed(cluster, 0)
     watch, before = Watch(cluster), {e.key[1] for e in cluster.store.entries("pods", "team")}
     told = kubectl("drain", "gpu-node-1", "--timeout=2s", fails=True)
-    assert (
-        "The disruption budget vllm needs 4 healthy pods and has 4 currently" in told
-        or "disruption budget" in told
-    )
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in told
     assert "global timeout reached: 2s" in told
     assert (watch.lost, watch.fewest) == ([], 4)
     assert {e.key[1] for e in cluster.store.entries("pods", "team")} == before
