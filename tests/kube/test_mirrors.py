@@ -145,8 +145,10 @@ def watching(world: World, ref: TargetRef = VLLM) -> Iterator[tuple[KubeCluster,
     with contextlib.closing(cluster):
         cluster.workload(ref)
         cluster.seen(ref)
-        until(lambda: ref in told)  # it was read before it was watched
-        told.clear()
+        assert cluster._mirrors is not None
+        kinds = cluster._mirrors._kinds.values()
+        until(lambda: all(kind.scoped.view(ref.namespace) is not None for kind in kinds))
+        told.clear()  # of what was read before it was watched
         yield cluster, told
 
 
