@@ -143,6 +143,16 @@ def test_what_an_upgrade_leaves_out_is_removed(cluster: SimCluster, helm: Helm):
     ]
 
 
+def test_a_second_release_in_a_namespace_is_refused(helm: Helm):
+    """Two would share one store, each with a policy of its own; the first can still be upgraded."""
+    helm("install", values=VALUES, create_namespace=True)
+    with pytest.raises(
+        AssertionError, match="the release gpu-responder is in gpu-responder already, and two would"
+    ):
+        helm("install", name="other", values=VALUES)
+    helm("upgrade", values=VALUES)
+
+
 def test_helm_test_sends_an_alert_and_sees_a_decision(cluster: SimCluster, helm: Helm, tmp_path: Path):
     """`helm test` passes when the service runs as the Deployment says, and fails when nothing answers."""
     api = Api(cluster.url)
