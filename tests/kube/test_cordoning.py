@@ -255,6 +255,8 @@ def test_a_person_who_lifts_our_cordon_may_make_their_own_at_once(server: SimSer
     world.fires("n1")
     world.cordons.look()
     world.cluster.keep_current(Notes(world))
+    # What was lifted before the watch began is no news of it.
+    until(lambda: world.cluster._mirrors.nodes() is not None, what="the watch is current")  # type: ignore[union-attr]
     patch(world, "n1", {"unschedulable": None})
     until(lambda: "lifted by a person" in str(read(server, "n1")["metadata"]), what="the note says so")
     patch(world, "n1", {"unschedulable": True})
