@@ -239,13 +239,9 @@ class Actor:
                 self._hear_people()
                 self._drain(settings, beat)
                 self._watch_heartbeat(settings)
-            if self._monotonic() >= self._overlooked_at:
-                self._overlooked_at = self._monotonic() + _OVERLOOKED_SECONDS
-                for key in self._store.unseen():
-                    self._wake(key)
-            if self._monotonic() >= self._sweep_at:
-                self._sweep_at = self._monotonic() + _SWEEP_SECONDS
-                self._sweep(settings, beat)
+            if self._healer.heal_standing():
+                self._standing_changed()
+            self._now_and_then(settings, beat)
             for key in self._budget.next_served(self._clock()):
                 self._schedule.wake(key, self._clock())
         except StoreUnavailable as error:
@@ -335,13 +331,16 @@ class Actor:
             for key in drained.changed:
                 self._wake(key)
             if drained.standing_changed:
-                self._wake_those(Reason.HELD)
-                if self._cordons is not None:
-                    self._cordons.soon()
+                self._standing_changed()
             self._healer.heard(drained.receivers)
             if drained.truncated:
                 self._healer.soon()
             more = drained.more
+
+    def _standing_changed(self) -> None:
+        self._wake_those(Reason.HELD)
+        if self._cordons is not None:
+            self._cordons.soon()
 
     def _hear_people(self) -> None:
         """Wake those that a new, changed or ended override or silence is for; decisions wait for their ends."""
@@ -385,6 +384,16 @@ class Actor:
                 log.info("safe mode is over: the heartbeat arrives")
                 self._wake_those(Reason.SAFE_MODE)
             self._safe_mode = sentence
+
+    def _now_and_then(self, settings: Settings, beat: Callable[[], None]) -> None:
+        """What nothing tells of: news that another process has left behind, and what can be forgotten."""
+        if self._monotonic() >= self._overlooked_at:
+            self._overlooked_at = self._monotonic() + _OVERLOOKED_SECONDS
+            for key in self._store.unseen():
+                self._wake(key)
+        if self._monotonic() >= self._sweep_at:
+            self._sweep_at = self._monotonic() + _SWEEP_SECONDS
+            self._sweep(settings, beat)
 
     def _sweep(self, settings: Settings, beat: Callable[[], None]) -> None:
         now = self._clock()

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
-import re2
 import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import TimeoutError as HTTPTimeoutError
@@ -112,16 +111,13 @@ class AlertmanagerClient:
         """Since when it has been up. Raises TransientError or PermanentError."""
         return self._get("/api/v2/status", _Status).uptime.astimezone(UTC)
 
-    def alerts(self, receiver: str | None = None) -> AlertmanagerReading:
-        """Every alert that stands, suppressed ones too, or only those routed to a receiver; never raises.
+    def alerts(self) -> AlertmanagerReading:
+        """Every alert that stands, suppressed ones too; never raises.
 
         With any trouble the reading has an `error` and says nothing about alerts.
         """
         read_at = self._clock()
         fields = dict.fromkeys(("active", "silenced", "inhibited", "unprocessed"), "true")
-        if receiver is not None:
-            # Alertmanager takes a regular expression and anchors it.
-            fields["receiver"] = re2.escape(receiver)
         try:
             up_since = self.status()
             found = self._get("/api/v2/alerts", tuple[_Alert, ...], fields)

@@ -604,14 +604,21 @@ class OneAlertmanager:
         self.world, self.alerts_ = world, alerts
         self.asked = 0
 
-    def alerts(self, receiver=None):
+    def alerts(self):
         self.asked += 1
         now = self.world.clock.now
         return AlertmanagerReading("am", now, now - timedelta(hours=1), self.alerts_)
 
+    def asked_again(self, **fields):
+        """Let a minute pass, and have it asked at once."""
+        before = self.asked
+        self.world.clock.tick(61)
+        deliver(self.world, truncated=1, **fields)
+        until(lambda: self.asked > before)
 
-def standing_alert(labels, state="active"):
-    return StandingAlert("lost", labels, {}, T0, T0 + timedelta(minutes=5), state, ("gpu",))
+
+def standing_alert(labels, state="active", receivers=("gpu",), fingerprint="lost"):
+    return StandingAlert(fingerprint, labels, {}, T0, T0 + timedelta(minutes=5), state, receivers)
 
 
 def test_a_lost_delivery_is_healed_from_the_alertmanager():
@@ -630,6 +637,39 @@ def test_truncated_groups_are_asked_for_at_once():
         alertmanager.alerts_ = (standing_alert(UP),)
         deliver(world, truncated=3, receiver="gpu")
         until(lambda: world.replicas() == 3)
+
+
+def test_a_hold_whose_resolve_was_lost_is_healed_too():
+    """Else it would forbid scaling down for hours, though Alertmanager knows better."""
+    hold = Hold("hot", (parse('alertname="Hot"'),), Direction.DOWN, ("namespace", "workload"))
+    world = World(settings=settings(holds=(hold,)))
+    down, hot = alert(DOWN), alert({"alertname": "Hot", "namespace": REF.namespace, "workload": REF.name})
+    alertmanager = OneAlertmanager(world, standing_alert(DOWN, fingerprint=down.fingerprint))
+    with running(world, alertmanagers=[alertmanager]):
+        deliver(world, hot, down, receiver="gpu")
+        until(lambda: world.store.record(REF.key) and world.record().verdict)
+        until(lambda: world.record().verdict.reason is Reason.HELD)
+        alertmanager.asked_again()
+        until(lambda: world.store.standing()[0].denied_at)
+        alertmanager.asked_again()
+        until(lambda: world.replicas() == 1)
+
+
+def test_an_alert_of_a_receiver_not_heard_of_yet_is_not_over():
+    """A new actor knows few of the names that deliver here; what others delivered before it goes on."""
+    world = World()
+    up = alert()
+    world.fire()
+    alertmanager = OneAlertmanager(
+        world, standing_alert(UP, receivers=("team-a",), fingerprint=up.fingerprint)
+    )
+    with running(world, alertmanagers=[alertmanager]):
+        until(lambda: world.replicas() == 3)
+        deliver(world, receiver="team-b")
+        until(lambda: quiet(world))
+        for _ in range(3):
+            alertmanager.asked_again()
+    assert world.record().alerts[up.fingerprint].firing
 
 
 def test_what_the_alertmanager_has_suppressed_is_not_taken_in():

@@ -134,20 +134,6 @@ def _with_states(client, **states):
     return reading if all(seen.get(name) == state for name, state in states.items()) else None
 
 
-def test_reads_only_what_is_routed_to_a_receiver(alertmanager):
-    """The receiver's name is a name: neither a pattern nor a part of another's."""
-    post_alerts(
-        alertmanager, {"labels": {"alertname": "A", "action": "scale_up"}}, {"labels": {"alertname": "B"}}
-    )
-    client = AlertmanagerClient(alertmanager)
-    names = {alert.labels["alertname"] for alert in client.alerts("ours").alerts}
-    assert "A" in names
-    assert "B" not in names
-    for receiver in ("our", ".*", "(", "ours-too"):
-        reading = client.alerts(receiver)
-        assert (reading.alerts, reading.error) == ((), "")
-
-
 def test_silences_are_made_read_changed_and_ended(alertmanager):
     """Every kind of matcher comes back as it went, and an ended silence ends now."""
     client = AlertmanagerClient(alertmanager)
@@ -196,7 +182,7 @@ def test_what_alertmanager_refuses_is_a_permanent_error_in_its_words(alertmanage
 def test_a_dead_address_is_a_reading_with_an_error():
     """Nobody there says nothing about alerts, in one sentence, and the other calls say so too."""
     client = AlertmanagerClient(f"http://127.0.0.1:{free_port()}", clock=lambda: NOW)
-    reading = client.alerts("ours")
+    reading = client.alerts()
     assert "cannot be reached" in reading.error
     assert "refused" in reading.error
     assert "object at" not in reading.error

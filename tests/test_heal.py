@@ -25,7 +25,8 @@ def reading(
 
 
 def healed(found: Record, *readings: AlertmanagerReading, receiver: str = "responder") -> Record:
-    return heal(found, readings, FILE, max(each.read_at for each in readings), receiver)
+    now = max(each.read_at for each in readings)
+    return heal(found, gathered(readings), FILE, now, frozenset({receiver} - {""}))
 
 
 def test_absent_in_two_reads_a_minute_apart_is_resolved() -> None:
@@ -43,7 +44,7 @@ def test_absent_in_two_reads_a_minute_apart_is_resolved() -> None:
 def test_one_read_used_twice_is_not_two_reads() -> None:
     """However late it is looked at again."""
     once = healed(record("more"), reading(100))
-    assert heal(once, [reading(100)], FILE, at(500), "responder").alerts["more"].firing
+    assert heal(once, gathered([reading(100)]), FILE, at(500)).alerts["more"].firing
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_active_for_another_receiver_is_neither_firing_nor_over() -> None:
 def test_without_alertmanagers_nothing_is_healed() -> None:
     """Alerts age by themselves then."""
     found = record("more")
-    assert heal(found, [], FILE, at(500)) is found
+    assert heal(found, gathered([]), FILE, at(500)) is found
 
 
 def test_alerts_never_heard_of_are_told_as_notifications() -> None:
@@ -131,7 +132,7 @@ def test_alerts_never_heard_of_are_told_as_notifications() -> None:
         reading(100, alert("a"), replace(alert("d"), receivers=("pager",)), url="b"),
         reading(100, alert("e"), error="it broke off", url="c"),
     ]
-    found = unheard({"b"}, readings, at(100), "responder")
+    found = unheard({"b"}, gathered(readings), at(100), {"responder"})
     assert [(each.fingerprint, each.firing, each.received_at) for each in found] == [("a", True, at(100))]
 
 

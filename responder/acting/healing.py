@@ -1,8 +1,12 @@
-"""Asking the Alertmanagers what stands, to mend what deliveries have lost (promise 6)."""
+"""Asking the Alertmanagers what stands, to mend what deliveries have lost (promise 6).
+
+They are asked for all that stands, and not for what is routed here: an actor that is new knows few of the names under
+which alerts are delivered, and what it did not ask for would seem to be over.
+"""
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,7 +16,7 @@ from responder import alerts
 from responder.alerting.heal import Readings
 from responder.errors import Conflict, StoreUnavailable
 from responder.matchers import all_match
-from responder.model import AlertmanagerReading, Commit, Delivery, Notification, Record, Span, StandingAlert
+from responder.model import AlertmanagerReading, Commit, Delivery, Record, Span
 from responder.policy import Settings, ours, policy_of, stands_alone
 
 EVERY = timedelta(seconds=60)
@@ -23,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class Alertmanager(Protocol):
-    def alerts(self, receiver: str | None = None) -> AlertmanagerReading:
-        """What it has for this receiver, or for all. Never raises."""
+    def alerts(self) -> AlertmanagerReading:
+        """All that stands there. Never raises."""
 
 
 class Kept(Protocol):
@@ -59,8 +63,11 @@ class Healer:
         self._clock = clock
         self._woken = woken
         self._fence = fence
-        self._receivers: set[str] = set()
+        self._receivers: frozenset[str] = frozenset()
         self._taken: set[tuple[str, datetime]] = set()
+        self._said: Readings | None = None
+        self._heeded: Readings | None = None
+        """The last of what was said that alerts which stand alone were mended by."""
         self._soon = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="healing", daemon=True)
@@ -75,7 +82,7 @@ class Healer:
 
     def heard(self, receivers: Iterable[str]) -> None:
         """Names under which Alertmanagers deliver here."""
-        self._receivers |= set(receivers)
+        self._receivers |= frozenset(receivers)
 
     def soon(self) -> None:
         """Ask at once: a delivery said that it lacks alerts."""
@@ -83,18 +90,36 @@ class Healer:
 
     def heal(self) -> None:
         """Ask all Alertmanagers once, and take in what they say. Raises StoreUnavailable."""
-        readings = self._read()
-        by_fingerprint = alerts.gathered(readings)
-        settings = self._settings()
+        readings, settings = alerts.gathered(self._read()), self._settings()
         known: set[str] = set()
         for record, version in self._store.records():
             if not self._fence():
                 return
             known |= record.alerts.keys()
             if record.alerts:
-                self._heal(record, version, by_fingerprint, settings)
+                self._heal(record, version, readings, settings)
         known |= {span.fingerprint for span in self._store.standing()}
         self._take_in(readings, known, settings)
+        self._said = readings
+
+    def heal_standing(self) -> bool:
+        """Mend the alerts that stand alone by what was said last; True if any has come, gone or been silenced.
+
+        For the thread that folds deliveries: such alerts have no version, so one thread alone may change them.
+        """
+        said, settings, now = self._said, self._settings(), self._clock()
+        if said is None or said is self._heeded:
+            return False
+        self._heeded = said
+        mended = [
+            (span, alerts.heal_span(span, said, settings, now, self._receivers))
+            for span in self._store.standing()
+            if not _is_heartbeat(settings, span.labels)
+        ]
+        changed = tuple(after for before, after in mended if after != before)
+        if changed:
+            self._store.commit(Commit(standing=changed))
+        return any((old.firing, old.suppressed) != (new.firing, new.suppressed) for old, new in mended)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -109,16 +134,13 @@ class Healer:
             self._soon.clear()
 
     def _read(self) -> list[AlertmanagerReading]:
-        receivers = set(self._receivers)
-        receiver = min(receivers) if len(receivers) == 1 else None
         with ThreadPoolExecutor(max_workers=len(self._alertmanagers)) as pool:
-            readings = pool.map(lambda alertmanager: alertmanager.alerts(receiver), self._alertmanagers)
-            return [_routed_here(reading, receivers) for reading in readings]
+            return list(pool.map(lambda alertmanager: alertmanager.alerts(), self._alertmanagers))
 
     def _heal(self, record: Record, version: int, readings: Readings, settings: Settings) -> None:
         for _ in range(_TRIES):
             now = self._clock()
-            healed = alerts.heal(record, readings, settings, now)
+            healed = alerts.heal(record, readings, settings, now, self._receivers)
             if healed == record:
                 return
             healed = replace(healed, unseen=True)
@@ -133,15 +155,13 @@ class Healer:
             self._woken(record.target.key)
             return
 
-    def _take_in(self, readings: Iterable[AlertmanagerReading], known: set[str], settings: Settings) -> None:
+    def _take_in(self, readings: Readings, known: set[str], settings: Settings) -> None:
         """Alerts that no delivery brought go the way of all deliveries, once each."""
         now = self._clock()
         lost = {
-            (alert.fingerprint, alert.starts_at): _notification(alert, now)
-            for reading in readings
-            if not reading.error
-            for alert in reading.alerts
-            if alert.state == "active" and alert.fingerprint not in known and _claimed(settings, alert)
+            (alert.fingerprint, alert.starts_at): alert
+            for alert in alerts.unheard(known, readings, now, self._receivers)
+            if _claimed(settings, alert.labels)
         }
         news = tuple(alert for key, alert in lost.items() if key not in self._taken)
         if news:
@@ -150,32 +170,12 @@ class Healer:
         self._taken = set(lost)
 
 
-def _routed_here(reading: AlertmanagerReading, receivers: set[str]) -> AlertmanagerReading:
-    """Until a delivery has named a receiver of ours, every alert may be for us."""
-    if not receivers:
-        return reading
-    routed = tuple(alert for alert in reading.alerts if receivers & set(alert.receivers))
-    return replace(reading, alerts=routed)
+def _is_heartbeat(settings: Settings, labels: Mapping[str, str]) -> bool:
+    """The heartbeat is left alone: it says that deliveries arrive, which asking cannot."""
+    return settings.heartbeat is not None and all_match(settings.heartbeat.matchers, labels)
 
 
-def _claimed(settings: Settings, alert: StandingAlert) -> bool:
-    """The heartbeat is left out: it says that deliveries arrive, which asking cannot."""
-    labels = alert.labels
-    if settings.heartbeat is not None and all_match(settings.heartbeat.matchers, labels):
+def _claimed(settings: Settings, labels: Mapping[str, str]) -> bool:
+    if _is_heartbeat(settings, labels) or not ours(settings, labels):
         return False
-    return ours(settings, labels) and (
-        policy_of(settings.policies, labels) is not None or stands_alone(settings, labels)
-    )
-
-
-def _notification(alert: StandingAlert, now: datetime) -> Notification:
-    return Notification(
-        alert.fingerprint,
-        True,
-        alert.labels,
-        alert.annotations,
-        alert.starts_at,
-        None,
-        now,
-        alert.generator_url,
-    )
+    return policy_of(settings.policies, labels) is not None or stands_alone(settings, labels)

@@ -1,6 +1,6 @@
 """Setting right what webhooks missed, from what every Alertmanager says stands now (promise 6). Pure."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -12,6 +12,8 @@ from responder.policy import Settings
 UP_LONG_ENOUGH = timedelta(minutes=10)
 """An Alertmanager keeps no alerts across a restart, and learns of them only as Prometheus sends them again."""
 BETWEEN_READS = timedelta(seconds=60)
+ANY: Set[str] = frozenset()
+"""No receiver is known to be ours yet, so every alert may be for us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +34,17 @@ def gathered(readings: Sequence[AlertmanagerReading]) -> Readings:
 
 
 def heal(
-    record: Record,
-    readings: Sequence[AlertmanagerReading] | Readings,
-    settings: Settings,
-    now: datetime,
-    receiver: str = "",
+    record: Record, readings: Readings, settings: Settings, now: datetime, receivers: Set[str] = ANY
 ) -> Record:
     """The record with its alerts as the Alertmanagers have them.
 
-    Firing if any has it active and routed to our receiver ("" takes every alert read as routed to us). Resolved
-    only if all answer, each up for ten minutes, and two reads a minute apart do not have it. Suppressed is
-    silenced, not resolved.
+    Firing if any has it active and routed to one of `receivers`, which are ours. Resolved only if all answer, each
+    up for ten minutes, and two reads a minute apart do not have it at all. Suppressed is silenced, not resolved.
     """
-    readings = readings if isinstance(readings, Readings) else gathered(readings)
     alerts: dict[str, Span] = dict(record.alerts)
     episodes: Mapping[str, Episode] = record.episodes
     for fingerprint, before in record.alerts.items():
-        span = heal_span(before, readings, settings, now, receiver)
+        span = heal_span(before, readings, settings, now, receivers)
         if span is not before:
             alerts[fingerprint] = span
             episodes = episodes_of.after(episodes, alerts, before, span, settings, now)
@@ -58,16 +54,11 @@ def heal(
 
 
 def heal_span(
-    span: Span,
-    readings: Sequence[AlertmanagerReading] | Readings,
-    settings: Settings,
-    now: datetime,
-    receiver: str = "",
+    span: Span, readings: Readings, settings: Settings, now: datetime, receivers: Set[str] = ANY
 ) -> Span:
     """The same for one alert, as for those that stand alone."""
-    readings = readings if isinstance(readings, Readings) else gathered(readings)
     found = readings.by_fingerprint.get(span.fingerprint, ())
-    active = [pair for pair in found if pair[1].state == "active" and _ours(pair[1], receiver)]
+    active = [pair for pair in found if _fires_for(pair[1], receivers)]
     if active:
         reading, alert = max(active, key=lambda pair: (pair[0].read_at, pair[0].url))
         return heard(span, _notification(alert, reading, now), settings.timing) or span
@@ -81,22 +72,19 @@ def heal_span(
 
 
 def unheard(
-    known: Container[str],
-    readings: Sequence[AlertmanagerReading],
-    now: datetime,
-    receiver: str = "",
+    known: Container[str], readings: Readings, now: datetime, receivers: Set[str] = ANY
 ) -> tuple[Notification, ...]:
     """Alerts that fire for us and that no webhook told of, to be folded like a delivery."""
-    found: dict[str, Notification] = {}
-    for reading in readings:
-        for alert in () if reading.error else reading.alerts:
-            if alert.state == "active" and _ours(alert, receiver) and alert.fingerprint not in known:
-                found.setdefault(alert.fingerprint, _notification(alert, reading, now))
-    return tuple(found.values())
+    found: list[Notification] = []
+    for fingerprint, pairs in readings.by_fingerprint.items():
+        told = next((pair for pair in pairs if _fires_for(pair[1], receivers)), None)
+        if told is not None and fingerprint not in known:
+            found.append(_notification(told[1], told[0], now))
+    return tuple(found)
 
 
-def _ours(alert: StandingAlert, receiver: str) -> bool:
-    return not receiver or receiver in alert.receivers
+def _fires_for(alert: StandingAlert, receivers: Set[str]) -> bool:
+    return alert.state == "active" and (not receivers or not receivers.isdisjoint(alert.receivers))
 
 
 def _notification(alert: StandingAlert, reading: AlertmanagerReading, now: datetime) -> Notification:
