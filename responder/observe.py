@@ -153,6 +153,11 @@ def _value(trigger: Trigger, span: Span, values: Values, now: datetime) -> Value
         return Value(None, now, query.message)
     if query is not None:
         return values.query(query, now)
+    return annotated_value(trigger, span)
+
+
+def annotated_value(trigger: Trigger, span: Span) -> Value:
+    """The number in the alert's own annotation, as of when the alert was last heard of."""
     source = trigger.scale.value_from
     name = source.annotation if source else ""
     text = span.annotations.get(name, "")

@@ -8,6 +8,7 @@ from datetime import datetime
 from responder import alerts, webhook
 from responder.decide import decide, sized_triggers
 from responder.model import Decision, Notification, Observed, Pods, Record, Span, TargetRef, Value, Workload
+from responder.observe import annotated_value
 from responder.policy import (
     Policy,
     Rejection,
@@ -73,6 +74,7 @@ def explain(body: bytes, settings: Settings, given: Given, now: datetime) -> Exp
     """What the payload, received now by a service that knows nothing yet, would lead to. Raises BadPayload."""
     parsed = webhook.parse(body, settings, now)
     taken = iter(parsed.delivery.notifications)
+    tests = {each.fingerprint: each for each in parsed.tests}
     fates: list[Fate] = []
     records: dict[str, Record] = {}
     standing: dict[str, Span] = {}
@@ -80,6 +82,10 @@ def explain(body: bytes, settings: Settings, given: Given, now: datetime) -> Exp
         if result.error:
             shown = name or result.fingerprint or "an alert without a name"
             fates.append(Fate(result.fingerprint, shown, True, rejected=result.error))
+            continue
+        if result.fingerprint in tests:
+            note = "it only asks whether alerts arrive: nothing acts on it"
+            fates.append(Fate(result.fingerprint, name, tests[result.fingerprint].firing, note=note))
             continue
         notification = next(taken)
         alone = stands_alone(settings, notification.labels)
@@ -197,15 +203,5 @@ def _values(policy: Policy, record: Record, values: Mapping[str, float], now: da
         elif query is not None:
             found[name] = Value(None, now, f"Prometheus is not asked here: say it with --value {name}=…")
         else:
-            found[name] = _annotated(
-                trigger.scale.value_from.annotation if trigger.scale.value_from else "", span
-            )
+            found[name] = annotated_value(trigger, span)
     return found
-
-
-def _annotated(name: str, span: Span) -> Value:
-    text = span.annotations.get(name, "")
-    try:
-        return Value(float(text), span.last_seen_at)
-    except ValueError:
-        return Value(None, span.last_seen_at, f"annotation {name} is {text!r} and not a number")

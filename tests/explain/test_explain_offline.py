@@ -9,6 +9,7 @@ import pytest
 from responder import config
 from responder.explain.offline import Explanation, Given, explain
 from responder.model import Reason
+from responder.policy import TEST_LABEL
 from responder.webhook import BadPayload
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -176,6 +177,17 @@ def test_a_resolve_of_an_unknown_alert_does_nothing() -> None:
     (decided,) = explained(alert(firing=False), replicas=3).decisions
     assert not decided.decision.acts
     assert decided.decision.message == "nothing fires that is known of it"
+
+
+def test_a_test_alert_leads_nowhere_and_takes_nobodys_place() -> None:
+    """As in the service, where nothing acts on it; the alerts after it are explained as ever."""
+    found = explained(alert("GPUResponderTest", **{TEST_LABEL: "t1"}), alert(), replicas=3)
+    assert [(fate.name, fate.target) for fate in found.fates] == [
+        ("GPUResponderTest", ""),
+        ("Busy", "inference/deployment/vllm"),
+    ]
+    assert "only asks whether alerts arrive" in found.fates[0].note
+    assert [each.decision.desired for each in found.decisions] == [4]
 
 
 def test_what_is_no_payload_is_refused() -> None:
