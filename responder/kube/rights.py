@@ -62,6 +62,7 @@ def _of_targets(policy: Policy, namespace: str, plural: Plural, keda: bool) -> s
         kinds = _FOUND_FROM_LABELS
     rights = _each("list watch", "autoscaling", "horizontalpodautoscalers", namespace)
     rights |= _each("list watch", "", "pods", namespace) | _each("create patch", "", "events", namespace)
+    rights |= _each("get", "", "namespaces", namespace)
     if keda:
         rights |= _each("list watch", "keda.sh", "scaledobjects", namespace)
     if template is None:

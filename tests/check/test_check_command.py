@@ -44,6 +44,39 @@ def test_the_shipped_files_are_clean(name: str) -> None:
     assert ways["GPUWorkloadScaleDown"] == "inference/idle"
 
 
+STACK = """
+inhibit_rules:
+- source_matchers: ['severity = critical']
+  target_matchers: ['severity =~ warning|info']
+  equal: [namespace, alertname]
+- source_matchers: ['severity = warning']
+  target_matchers: ['severity = info']
+  equal: [namespace, alertname]
+- source_matchers: ['alertname = InfoInhibitor']
+  target_matchers: ['severity = info']
+  equal: [namespace]
+"""
+"""What kube-prometheus-stack inhibits by default."""
+
+
+def test_no_alert_that_scales_is_inhibited_by_what_most_clusters_inhibit(tmp_path: Path) -> None:
+    """The stack's InfoInhibitor keeps every alert of severity info back while no warning fires beside it."""
+    routes = (ROOT / "alertmanager" / "alertmanager.yml").read_text().replace("inhibit_rules: []", STACK)
+    (tmp_path / "alertmanager.yml").write_text(routes)
+    given = (
+        "--policy",
+        str(ROOT / "examples" / "policies.yaml"),
+        "--alertmanager",
+        str(tmp_path / "alertmanager.yml"),
+    )
+    found = report(*given, "--rules", str(ROOT / "rules"))["findings"]
+    assert [each["code"] for each in found if each["code"] == "inhibited"] == []
+    rules = (ROOT / "rules" / "scaling.yaml").read_text().replace("{severity: none, ", "{severity: info, ")
+    (tmp_path / "scaling.yaml").write_text(rules)
+    found = report(*given, "--rules", str(tmp_path / "scaling.yaml"))["findings"]
+    assert "inhibited" in [each["code"] for each in found], "the check sees it"
+
+
 def test_without_arguments_it_checks_what_stands_in_the_shipped_places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -282,7 +315,7 @@ def test_every_kind_of_finding_is_explained() -> None:
     explained = {
         code
         for row in re.findall(r"^\| (`[^|]*) \|", told, re.MULTILINE)
-        for code in re.findall(r"`([a-z-]+)`", row)
+        for code in re.findall(r"`([a-z][a-z-]*)`", row)
     }
     source = "".join(path.read_text() for path in (ROOT / "responder" / "check").rglob("*.py"))
     tree = ast.parse(source.replace("from __future__", "from future"))

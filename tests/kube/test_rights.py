@@ -55,6 +55,7 @@ def test_of_a_policy_with_a_target() -> None:
     """The target's kind and its scale, and what is read around it, in the namespace that is allowed."""
     assert words(POLICY) == [
         "create events in inference",
+        "get namespaces in inference",
         "get rollouts.argoproj.io in inference",
         "get rollouts/scale.argoproj.io in inference",
         "list pods in inference",
