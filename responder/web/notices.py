@@ -1,8 +1,8 @@
 """What a person on call should know before reading on: the page's banner."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from responder.acting import reach
 from responder.errors import StoreUnavailable
@@ -10,9 +10,6 @@ from responder.model import Override, OverrideKind
 from responder.web.app import services
 from responder.web.board import Row
 from responder.web.page_words import short
-
-SILENT = timedelta(seconds=120)
-"""The process that acts says so every 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +76,31 @@ def _not_ready() -> str:
         return str(error)
 
 
-def unreached(now: datetime) -> list[Notice]:
-    """What the acting process cannot reach, or that nobody acts. Raises StoreUnavailable."""
+def said_by_actor(now: datetime) -> Mapping[str, str] | None:
+    """What the acting process cannot reach and why, as far as it has said; None if nobody acts.
+
+    Raises StoreUnavailable. What an earlier service has left says nothing.
+    """
     own = services()
     said = own.store.statuses().get(reach.STATUS)
-    since = max(said.at, own.started_at) if said is not None else own.started_at
-    if now - since > SILENT:
-        return [
-            Notice(
-                "alarm",
-                "Nobody acts",
-                f"No process has acted for more than {short(SILENT)}: nothing is scaled. "
-                "The service's log says why.",
-            )
-        ]
+    of_this_service = said is not None and said.at >= own.started_at
+    since = said.at if said is not None and of_this_service else own.started_at
+    if now - since > reach.SILENT:
+        return None
+    return said.body if said is not None and of_this_service else {}
+
+
+def unreached(now: datetime) -> list[Notice]:
+    """The same as notices. Raises StoreUnavailable."""
+    said = said_by_actor(now)
     if said is None:
-        return []
+        text = (
+            f"No process has acted for more than {short(reach.SILENT)}: nothing is scaled. "
+            "The service's log says why."
+        )
+        return [Notice("alarm", "Nobody acts", text)]
     titles = {"kubernetes": "Kubernetes", "prometheus": "Prometheus"}
     return [
         Notice("alarm", titles.get(name, "Alertmanager"), f"{sentence[:1].upper()}{sentence[1:]}")
-        for name, sentence in sorted(said.body.items())
+        for name, sentence in sorted(said.items())
     ]

@@ -1,18 +1,19 @@
 """Routes for those who run the service: health, readiness, reload, metrics."""
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from responder import metrics
-from responder.acting import reach
 from responder.errors import ConfigError, StoreUnavailable
 from responder.web.answers import answer
 from responder.web.app import needs, services
 from responder.web.audit import line
 from responder.web.auth import Role
+from responder.web.notices import said_by_actor
 
 operations = Blueprint("operations", __name__)
 
@@ -48,16 +49,13 @@ def ready() -> Response:
     return answer(body, 503 if store else 200)
 
 
-def _of_the_actor(now: datetime) -> dict[str, str]:
-    """What the process that acts cannot reach, or that there is none. Raises StoreUnavailable."""
-    own = services()
-    said = own.store.statuses().get(reach.STATUS)
-    since = own.started_at if said is None else max(said.at, own.started_at)
-    if now - since > reach.SILENT:
+def _of_the_actor(now: datetime) -> Mapping[str, str]:
+    said = said_by_actor(now)
+    if said is None:
         return {
             "actor": "no process acts, so deliveries are kept and nothing is scaled: the service's log says why"
         }
-    return dict(said.body) if said is not None and said.at >= own.started_at else {}
+    return said
 
 
 @operations.post("/-/reload")

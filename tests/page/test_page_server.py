@@ -232,6 +232,12 @@ class TestBanner:
             [said] = self.said(made)
             assert said.startswith("Nobody acts. No process has acted for more than 2 min")
 
+    def test_does_not_repeat_what_an_earlier_service_left(self, tmp_path: Path) -> None:
+        """The process that acts has yet to say what it can reach."""
+        with api(tmp_path, started_at=datetime.now(UTC) + timedelta(seconds=30)) as made:
+            made.store.put_status("actor", {"kubernetes": "it is gone"})
+            assert self.said(made) == []
+
     def test_says_what_stops_everything(self, made: Api) -> None:
         """Freezes of both kinds, dry run, and a policy file that is not in force."""
         made.source.current = replace(config.loads(POLICIES), freeze="change 7", dry_run=True)
