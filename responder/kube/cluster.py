@@ -26,10 +26,6 @@ from responder.policy import Rejection
 _CHECK_SECONDS = 5.0
 
 
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str = ""
-
-
 class KubeCluster:
     """One cluster, by a kubeconfig file or the pod's service account. Thread-safe; share it.
 
@@ -122,22 +118,12 @@ class KubeCluster:
         """Who else decides the replicas; noticed within 10 s when one appears."""
         return self._owners.of(ref, self._workloads.details(ref, workload))
 
-    def resolve(self, labels: Mapping[str, str]) -> TargetRef | None:
-        """The topmost scalable owner of the pod that the labels name; None when there is none, see `locate`."""
-        found = self._resolver.locate(labels)
-        return found if isinstance(found, TargetRef) else None
-
     def locate(self, labels: Mapping[str, str]) -> TargetRef | Rejection:
-        """As `resolve`, with the sentence why there is none."""
+        """The topmost scalable owner of the pod that the labels name, or why there is none."""
         return self._resolver.locate(labels)
 
-    def schedulable(self, ref: TargetRef, workload: Workload) -> int | None:
-        """How many more replicas could be placed; None where that cannot be told."""
-        found = self.fit(ref, workload)
-        return found.more if found else None
-
     def fit(self, ref: TargetRef, workload: Workload) -> Fit | None:
-        """As `schedulable`, with the resource that bounds it.
+        """How many more replicas could be placed, and the resource that bounds it.
 
         None without the right to list nodes and all pods, without a pod template in the object, and for
         templates that ask for no extended resource.
@@ -152,19 +138,12 @@ class KubeCluster:
         waiting = max(0, workload.replicas - placed)
         return fit(details.template, among, waiting)
 
-    def gpus(self) -> dict[str, tuple[int, int]] | None:
-        """(free, allocatable) of each extended resource over all nodes; None without the rights."""
-        return self._inventory.totals()
-
-    def events(
-        self, ref: TargetRef, workload: Workload, reason: str, message: str, kind: str = "Normal"
-    ) -> None:
-        """Record an Event on the target: best effort, in the background. `kind` is Normal or Warning."""
-        self._recorder.record(ref, workload, reason, message, kind)
-
     def tell(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str = "Normal") -> None:
-        """As `events`, for who has no workload at hand; without a uid the object is asked for its own."""
-        self._recorder.record(ref, Workload(uid, 0, "", 0), reason, message, kind)
+        """Record an Event on the target: best effort, in the background. `kind` is Normal or Warning.
+
+        Without a uid the object is asked for its own.
+        """
+        self._recorder.record(ref, uid, reason, message, kind)
 
     def access(self, rights: Iterable[Right]) -> list[Access]:
         """Whether this service has each right, as the server says."""
@@ -196,7 +175,7 @@ class KubeCluster:
 
     def _ask_version(self) -> str:
         try:
-            self.connection.get("/version", _Version, "reach the API server", deadline=3.0)
+            self.connection.get("/version", msgspec.Raw, "reach the API server", deadline=3.0)
         except ResponderError as error:
             return str(error)
         return ""

@@ -20,7 +20,7 @@ from responder.errors import PermanentError, ResponderError
 from responder.kube.connection import Call, Connection
 from responder.kube.discovery import Discovery
 from responder.kube.objects import Anything
-from responder.model import Reason, TargetRef, Workload
+from responder.model import Reason, TargetRef
 
 COMPONENT = "gpu-responder"
 _WAITING = 1000
@@ -36,7 +36,6 @@ _log = logging.getLogger(__name__)
 class _Note:
     ref: TargetRef
     uid: str
-    resource_version: str
     reason: str
     message: str
     kind: str
@@ -67,18 +66,10 @@ class Recorder:
         self._forbidden_until: dict[str, float] = {}
         self.dropped = 0
 
-    def record(self, ref: TargetRef, workload: Workload, reason: str, message: str, kind: str) -> None:
+    def record(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str) -> None:
         """Queue an Event. `kind` is Normal or Warning."""
         self._start()
-        note = _Note(
-            ref,
-            workload.uid,
-            workload.resource_version,
-            reason,
-            message[:_LONGEST_MESSAGE],
-            kind,
-            datetime.now(UTC),
-        )
+        note = _Note(ref, uid, reason, message[:_LONGEST_MESSAGE], kind, datetime.now(UTC))
         try:
             self._queue.put_nowait(note)
         except queue.Full:
@@ -153,11 +144,10 @@ class Recorder:
         version = resource.version if resource else "v1"
         name = f"{note.ref.name[:200]}.{uuid.uuid4().hex[:16]}"
         # `kubectl describe` finds an object's Events by its uid.
-        uid, seen = note.uid, note.resource_version
+        uid = note.uid
         if not uid and resource is not None:
             path = resource.path(note.ref.namespace, note.ref.name)
-            meta = self._connection.get(path, Anything, f"read {note.ref} for an Event on it").metadata
-            uid, seen = meta.uid, meta.resource_version
+            uid = self._connection.get(path, Anything, f"read {note.ref} for an Event on it").metadata.uid
         body = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -168,7 +158,6 @@ class Recorder:
                 "namespace": note.ref.namespace,
                 "name": note.ref.name,
                 "uid": uid,
-                **({"resourceVersion": seen} if seen else {}),
             },
             "reason": note.reason,
             "message": note.message,

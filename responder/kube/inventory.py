@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from responder.errors import PermanentError
-from responder.kube.amounts import is_extended
 from responder.kube.capacity import Node, Room, rooms
 from responder.kube.connection import Connection
 from responder.kube.pods import Pod, PodState, state_of
@@ -43,22 +42,6 @@ class Inventory:
                     self._rooms = None
                     self._until = self._clock() + _FORBIDDEN_SECONDS
             return self._rooms
-
-    def totals(self) -> dict[str, tuple[int, int]] | None:
-        """(free, allocatable) of each extended resource, in whole units."""
-        among = self.rooms()
-        if among is None:
-            return None
-        totals: dict[str, tuple[int, int]] = {}
-        for room in among:
-            for name, free in room.free.items():
-                if is_extended(name):
-                    before = totals.get(name, (0, 0))
-                    totals[name] = (
-                        before[0] + max(0, free) // 1000,
-                        before[1] + room.allocatable[name] // 1000,
-                    )
-        return totals
 
     def _read(self) -> tuple[list[Node], list[PodState]]:
         nodes = list(self._connection.items("/api/v1/nodes", Node, "list the nodes"))

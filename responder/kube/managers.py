@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from responder.kube.objects import Json, ManagedFields
+from responder.settle import MANAGER
 
-FIELD_MANAGER = "gpu-responder"
+FIELD_MANAGER = MANAGER
+"""What writes are made with is what settling looks for."""
 SPEC_REPLICAS = ("spec", "replicas")
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from responder.kube import Access, KubeCluster, Right
 from responder.kube.ratelimit import RateLimit
-from responder.model import TargetRef, Workload
+from responder.model import TargetRef
 from tests.kube.fake_api import HANG, FakeApi, recorded
 
 VLLM = TargetRef("rec", "Deployment", "vllm")
-AS_READ = Workload(uid="a093", generation=1, resource_version="360", replicas=2)
+UID = "a093"
 EVENTS = "/api/v1/namespaces/rec/events"
 REVIEWS = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -38,7 +38,7 @@ def events(api: FakeApi) -> FakeApi:
 
 def test_event_on_the_wire(events: FakeApi, cluster: KubeCluster) -> None:
     """An Event names the object by uid, as `kubectl describe` looks for it."""
-    cluster.events(VLLM, AS_READ, "ScaledUp", "2 to 3, for GpuBusy")
+    cluster.tell(VLLM, UID, "ScaledUp", "2 to 3, for GpuBusy")
     until(lambda: bool(events.sent("POST")))
     body = events.sent("POST")[0]["body"]
     assert body["involvedObject"] == {
@@ -46,8 +46,7 @@ def test_event_on_the_wire(events: FakeApi, cluster: KubeCluster) -> None:
         "kind": "Deployment",
         "namespace": "rec",
         "name": "vllm",
-        "uid": "a093",
-        "resourceVersion": "360",
+        "uid": UID,
     }
     assert (body["reason"], body["message"], body["type"], body["count"]) == (
         "ScaledUp",
@@ -74,7 +73,7 @@ def test_an_event_of_who_knows_no_uid(events: FakeApi, cluster: KubeCluster) -> 
 def test_repeats_are_counted(events: FakeApi, cluster: KubeCluster) -> None:
     """The same again counts up the Event that is there; another message makes another."""
     for message in ("held", "held", "held", "done"):
-        cluster.events(VLLM, AS_READ, "Held", message)
+        cluster.tell(VLLM, UID, "Held", message)
     until(lambda: len(events.sent("POST")) == 2)
     created = events.sent("POST")[0]["body"]["metadata"]["name"]
     patches = events.sent("PATCH")
@@ -87,7 +86,7 @@ def test_event_that_the_server_dropped(events: FakeApi, cluster: KubeCluster) ->
     """An Event that expired is made anew."""
     events.otherwise = lambda request: recorded("configmap-delete-missing")
     for _ in range(2):
-        cluster.events(VLLM, AS_READ, "Held", "held")
+        cluster.tell(VLLM, UID, "Held", "held")
     until(lambda: len(events.sent("POST")) == 2)
 
 
@@ -95,7 +94,7 @@ def test_without_the_right(events: FakeApi, cluster: KubeCluster) -> None:
     """Without the right nobody is disturbed, and it is not tried at every look."""
     events.answers[f"POST {EVENTS}"] = recorded("forbidden")
     for message in "abc":
-        cluster.events(VLLM, AS_READ, "Held", message)
+        cluster.tell(VLLM, UID, "Held", message)
     cluster.close()
     assert len(events.sent("POST")) == 1
 
@@ -105,7 +104,7 @@ def test_recording_never_blocks(events: FakeApi, cluster: KubeCluster) -> None:
     events.answers[f"POST {EVENTS}"] = HANG
     began = time.monotonic()
     for number in range(2000):
-        cluster.events(VLLM, AS_READ, "Held", str(number))
+        cluster.tell(VLLM, UID, "Held", str(number))
     assert time.monotonic() - began < 8.0
     assert cluster._recorder.dropped >= 990
     cluster.connection.close()

@@ -237,7 +237,8 @@ def test_capacity_from_the_mirror(world: World, live: KubeCluster) -> None:
     world.send("PATCH", "/api/v1/nodes/n/status", {"status": body["status"]})
     world.add_pod("a", gpus=3)
     until(lambda: ready(live) == 1 and live._mirrors is not None and live._mirrors.inventory()[0])
-    assert live.gpus() == {"nvidia.com/gpu": (5, 8)}
+    (room,) = live._inventory.rooms() or ()
+    assert room.free["nvidia.com/gpu"] == 5000
     assert world.reads("/api/v1/nodes") == 1, "the mirror's own"
 
 
@@ -409,7 +410,7 @@ def test_rights_within_a_namespace(world: World) -> None:
     until(lambda: owner(cluster) == Ownership())
     world.post(HPAS, HPA)
     until(lambda: owner(cluster).owner == "HorizontalPodAutoscaler rec/vllm", 15)
-    assert cluster.gpus() is None
+    assert cluster._inventory.rooms() is None
     cluster.close()
 
 

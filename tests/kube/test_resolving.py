@@ -188,7 +188,6 @@ def test_trouble_is_not_an_answer(api: FakeApi, resolver: Resolver, impatient: K
 
 
 def test_cluster_resolves(api: FakeApi, resolver: Resolver, cluster: KubeCluster) -> None:
-    """`resolve` gives the target or None; `locate` says why."""
-    assert cluster.resolve(EXPORTED) == VLLM
-    assert cluster.resolve({}) is None
+    """The target, or the sentence why there is none."""
+    assert cluster.locate(EXPORTED) == VLLM
     assert "names no pod" in why(cluster.locate({}))

@@ -185,7 +185,7 @@ def test_events_are_counted(cluster: KubeCluster) -> None:
     """One Event per decision, counted up by repeats, on a server that keeps them."""
     workload = cluster.workload(VLLM)
     for _ in range(3):
-        cluster.events(VLLM, workload, "Held", "too hot", "Warning")
+        cluster.tell(VLLM, workload.uid, "Held", "too hot", "Warning")
     cluster._recorder.close()
     (event,) = cluster.connection.items("/api/v1/namespaces/rec/events", dict, "list events")
     assert (event["count"], event["type"], event["message"]) == (3, "Warning", "too hot")
