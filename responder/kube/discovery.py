@@ -16,6 +16,8 @@ _MISSING_SECONDS = 30.0
 """What was not there is asked for again after so long: a CRD may be installed later."""
 _FRESH_SECONDS = 600.0
 """What was there is asked for again after so long: the preferred version may change."""
+_MOST_GROUPS = 1000
+"""Alerts name kinds, so whoever writes them could fill the memory with groups that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Discovery:
                 return known
         read = self._read(group)
         with self._lock:
+            if len(self._groups) >= _MOST_GROUPS:
+                self._groups.clear()
             self._groups[group] = read
         return read
 

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from responder.errors import PermanentError
+from responder.errors import PermanentError, TransientError
 from responder.kube.capacity import Node, Room, rooms
 from responder.kube.connection import Connection
 from responder.kube.pods import Pod, PodState, state_of
 
 _FRESH_SECONDS = 10.0
 _FORBIDDEN_SECONDS = 300.0
+_FAILED_SECONDS = 5.0
 
 
 class Mirrored(Protocol):
@@ -22,11 +23,14 @@ class Mirrored(Protocol):
 
 
 class Inventory:
+    """One read for all who want to know: who comes while it is under way waits for it, and shares its failure."""
+
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
         self._clock = clock
         self._lock = threading.Lock()
         self._rooms: tuple[Room, ...] | None = None
+        self._failure: TransientError | None = None
         self._until = float("-inf")
         self.mirrors: Mirrored | None = None
 
@@ -34,14 +38,23 @@ class Inventory:
         """What is free on each node; None without the right to list nodes and all pods."""
         with self._lock:
             if self._clock() >= self._until:
-                try:
-                    nodes, pods = (self.mirrors.inventory() if self.mirrors else None) or self._read()
-                    self._rooms = rooms(nodes, pods)
-                    self._until = self._clock() + _FRESH_SECONDS
-                except PermanentError:
-                    self._rooms = None
-                    self._until = self._clock() + _FORBIDDEN_SECONDS
+                self._until = self._read_again() + self._clock()
+            if self._failure is not None:
+                raise self._failure
             return self._rooms
+
+    def _read_again(self) -> float:
+        """Read, and tell for how many seconds that will do."""
+        self._rooms = self._failure = None
+        try:
+            nodes, pods = (self.mirrors.inventory() if self.mirrors else None) or self._read()
+            self._rooms = rooms(nodes, pods)
+        except PermanentError:
+            return _FORBIDDEN_SECONDS
+        except TransientError as error:
+            self._failure = error
+            return _FAILED_SECONDS
+        return _FRESH_SECONDS
 
     def _read(self) -> tuple[list[Node], list[PodState]]:
         nodes = list(self._connection.items("/api/v1/nodes", Node, "list the nodes"))

@@ -27,6 +27,8 @@ _NAMESPACE_PATIENCE = 55.0
 """So much older it may be for a look that comes to nothing: what acts reads it anew."""
 _NAMESPACE_FORBIDDEN_SECONDS = 60.0
 _KEPT_DETAILS = 20_000
+_MOST_NAMESPACES = 10_000
+"""Alerts name them, so not all of them need exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ class Workloads:
             if known is None:
                 raise
             meta, until = known[0], now + 1.0
+        if len(self._namespaces) >= _MOST_NAMESPACES:
+            self._namespaces.clear()
         self._namespaces[name] = (meta, until)
         return meta
 

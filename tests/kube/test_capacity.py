@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from responder.errors import TransientError
 from responder.kube import KubeCluster
 from responder.kube.capacity import Fit, Node, fit, may_run, rooms
 from responder.kube.pods import Pod, state_of
@@ -258,6 +259,18 @@ def test_without_the_rights(gpu_cluster: FakeApi, cluster: KubeCluster, path: st
     for _ in range(2):
         assert cluster.fit(VLLM, workload) is None
     assert sum(r["path"] == path[4:] for r in gpu_cluster.requests) == 1
+
+
+def test_a_list_that_fails_fails_for_all_who_want_it(gpu_cluster: FakeApi, impatient: KubeCluster) -> None:
+    """Targets that want the same list at once do not wait for its time-out one after the other."""
+    workload = impatient.workload(VLLM)
+    gpu_cluster.answers["GET /api/v1/nodes"] = (503, {}, "down for a while")
+    asked = []
+    for _ in range(2):
+        with pytest.raises(TransientError, match="down for a while"):
+            impatient.fit(VLLM, workload)
+        asked.append(sum(r["path"] == "/api/v1/nodes" for r in gpu_cluster.requests))
+    assert asked[0] == asked[1]
 
 
 def test_object_without_a_pod_template(gpu_cluster: FakeApi, cluster: KubeCluster) -> None:

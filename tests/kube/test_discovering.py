@@ -109,6 +109,16 @@ def test_installed_later(api: FakeApi, found: Discovery, time: Time) -> None:
     assert found.find("example.com", "Server") is not None
 
 
+def test_groups_that_alerts_make_up_do_not_pile_up(
+    api: FakeApi, found: Discovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a label names is asked for, and is not kept for ever."""
+    monkeypatch.setattr("responder.kube.discovery._MOST_GROUPS", 3)
+    for number in range(10):
+        assert found.find(f"g{number}.example", "Thing") is None
+    assert len(found._groups) <= 3
+
+
 def test_version_moves_on(api: FakeApi, found: Discovery, time: Time) -> None:
     """A preferred version that changes is noticed in the end."""
     found.find("apps", "Deployment")
@@ -117,18 +127,6 @@ def test_version_moves_on(api: FakeApi, found: Discovery, time: Time) -> None:
     deployment = found.find("apps", "Deployment")
     assert deployment is not None
     assert deployment.version == "v2"
-
-
-def test_version_that_is_gone(api: FakeApi, cluster: KubeCluster) -> None:
-    """A 404 of what discovery promised makes it ask again, so that an upgrade costs one failed look."""
-    vllm = TargetRef("rec", "Deployment", "vllm")
-    cluster.workload(vllm)
-    api.answers["GET /apis/apps/v2/namespaces/rec/deployments/vllm"] = recorded("deployment-get")
-    api.answers["GET /apis/apps/v1/namespaces/rec/deployments/vllm"] = recorded("unknown-api-group")
-    api.answers |= discovery("apps", "v2", {"deployments": "Deployment"})
-    with pytest.raises(PermanentError):
-        cluster.workload(vllm)
-    assert cluster.workload(vllm).replicas == 2
 
 
 UNSCALABLE = {
