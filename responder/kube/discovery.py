@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ from responder.kube.connection import Connection
 from responder.kube.errors import NotServedError
 from responder.model import Reason, TargetRef
 
+F = TypeVar("F")
+R = TypeVar("R")
 _MISSING_SECONDS = 30.0
 """What was not there is asked for again after so long: a CRD may be installed later."""
 _FRESH_SECONDS = 600.0
@@ -117,6 +120,19 @@ class Discovery:
         """Read the group anew at the next look-up: what it said turned out to be out of date."""
         with self._lock:
             self._groups.pop(group, None)
+
+    def asking(self, group: str, find: Callable[[], F], call: Callable[[F], R]) -> R:
+        """`call` with what `find` finds in the group; once more where that turns out not to be served any more."""
+        found = find()
+        try:
+            return call(found)
+        except NotServedError:
+            # A definition that was deleted or is served in another version now: nothing has been done yet.
+            self.forget(group)
+            anew = find()
+            if anew == found:
+                raise
+            return call(anew)
 
     def _group(self, group: str, kind: str) -> _Known:
         now = self._clock()

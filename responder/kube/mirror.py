@@ -6,7 +6,6 @@ not current, whoever asks it reads from the server instead.
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +15,9 @@ import msgspec
 
 from responder.errors import PermanentError, ResponderError, TransientError
 from responder.kube.connection import Connection
-from responder.kube.errors import ExpiredError, broken
+from responder.kube.errors import ExpiredError, NotServedError, broken
 from responder.kube.objects import ListMeta
+from responder.kube.pace import Pace
 
 T = TypeVar("T")
 S = TypeVar("S", contravariant=True)  # noqa: PLC0105
@@ -30,6 +30,7 @@ _CURRENT_SECONDS = 40.0
 """Without a sign of the server for so long, what is here may be out of date."""
 _REFUSED_SECONDS = 300.0
 _ABSENT_SECONDS = 20.0
+_SHORTEST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 
 
@@ -59,7 +60,10 @@ class _Failure(msgspec.Struct):
 
 
 class Mirror(Generic[T]):
-    """`where` gives the path of the collection, or None while the server has no such resource."""
+    """`where` gives the path of the collection, or None while the server has no such resource.
+
+    `unserved` is called when it says so of a path that `where` gave.
+    """
 
     def __init__(
         self,
@@ -68,15 +72,18 @@ class Mirror(Generic[T]):
         shape: type[T],
         sink: Sink[T],
         words: str,
+        unserved: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._where = where
+        self._unserved = unserved
         self._shape = shape
         self._sink = sink
         self._words = words
         self._stop = threading.Event()
         self._version = ""
         self._seen = float("-inf")
+        self._pace = Pace(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         self._thread = threading.Thread(target=self._run, name=f"mirror {words}", daemon=True)
         self.refused = False
         """Whether the server does not let this service list the resource."""
@@ -94,36 +101,42 @@ class Mirror(Generic[T]):
         return time.monotonic() - self._seen < _CURRENT_SECONDS
 
     def _run(self) -> None:
-        pause = 0.5
         while not self._stop.is_set():
-            try:
-                path = self._where()
-                if path is None:
-                    self._sink.replace(())
-                    self._seen = time.monotonic()
-                    self._version = ""
-                    self._stop.wait(_ABSENT_SECONDS)
-                    continue
-                if self._version:
-                    self._watch(path)
-                else:
-                    self._list(path)
-                pause = 0.5
-            except ExpiredError:
+            self._stop.wait(self._turn())
+
+    def _turn(self) -> float:
+        """List if need be, and watch until that ends; the seconds to wait before the next turn."""
+        try:
+            path = self._where()
+            if path is None:
+                self._sink.replace(())
+                self._seen = time.monotonic()
                 self._version = ""
-                self._stop.wait(random.uniform(0.0, 0.2))  # noqa: S311
-            except PermanentError as error:
-                self._lose(error)
-                self._stop.wait(_REFUSED_SECONDS)
-            except ResponderError as error:
-                _log.info("%s", error)
-                self._stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            except Exception:  # noqa: BLE001 - whatever it is, the thread must live to list again
-                _log.exception("The mirror of %s lists again.", self._words)
-                self._version = ""
-                self._stop.wait(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                return _ABSENT_SECONDS
+            if not self._version:
+                self._list(path)
+            self._watch(path)
+        except ExpiredError:
+            self._version = ""
+            return self._pace.failed()
+        except NotServedError as error:
+            # A definition that was deleted, or is served in another version now.
+            self._unserved()
+            self._version = ""
+            self._seen = float("-inf")
+            _log.info("%s", error)
+            return self._pace.failed()
+        except PermanentError as error:
+            self._lose(error)
+            return _REFUSED_SECONDS
+        except ResponderError as error:
+            _log.info("%s", error)
+            return self._pace.failed(error.retry_after if isinstance(error, TransientError) else None)
+        except Exception:  # noqa: BLE001 - whatever it is, the thread must live to list again
+            _log.exception("The mirror of %s lists again.", self._words)
+            self._version = ""
+            return self._pace.failed()
+        return self._pace.ended()
 
     def _list(self, path: str) -> None:
         version = ""
@@ -135,6 +148,10 @@ class Mirror(Generic[T]):
                 yield from page.items or ()
 
         self._sink.replace(items())
+        if not version:
+            raise TransientError(
+                f"Cannot list {self._words}: the list has no version to go on from.", kind="body"
+            )
         self._version = version
         self.refused = False
         self._seen = time.monotonic()
@@ -148,9 +165,10 @@ class Mirror(Generic[T]):
             "timeoutSeconds": str(_WATCH_SECONDS),
             "resourceVersion": self._version,
         }
+        self._pace.begin()
         try:
             for line in self._connection.watch(path, doing, query, _SILENCE_SECONDS):
-                self._version = self._take(line, doing)
+                self._version = self._take(line, doing) or self._version
                 self._seen = time.monotonic()
                 if self._stop.is_set():
                     break

@@ -81,10 +81,10 @@ class Mirrors:
             self._make(lambda: NodeView(news), Node, "nodes", lambda namespace: "/api/v1/nodes")  # noqa: ARG005
         )
         self._autoscalers = {
-            kind: _Scoped(self._make(lambda: AutoscalerView(news), Autoscaler, f"{kind}s", where))
-            for kind, where in (
-                ("HorizontalPodAutoscaler", _hpas),
-                ("ScaledObject", self._scaled_objects),
+            kind: _Scoped(self._make(lambda: AutoscalerView(news), Autoscaler, f"{kind}s", where, unserved))
+            for kind, where, unserved in (
+                ("HorizontalPodAutoscaler", _hpas, _as_ever),
+                ("ScaledObject", self._scaled_objects, partial(discovery.forget, KEDA)),
             )
         }
 
@@ -140,18 +140,25 @@ class Mirrors:
                 before: Names = set()
                 where = _of(self._discovery, *key)
                 view = partial(TargetView, resource, self._news, before)
-                scoped = _Scoped(self._make(view, Anything, resource.words, where))
+                unserved = partial(self._discovery.forget, resource.group)
+                scoped = _Scoped(self._make(view, Anything, resource.words, where, unserved))
                 known = self._kinds[key] = _Kind(scoped, before)
             return known
 
     def _make(
-        self, view: Callable[[], V], shape: type[T], words: str, where: Callable[[str], str | None]
+        self,
+        view: Callable[[], V],
+        shape: type[T],
+        words: str,
+        where: Callable[[str], str | None],
+        unserved: Callable[[], None] = lambda: None,
     ) -> Callable[[str], _Kept[T, V]]:
         def make(namespace: str) -> _Kept[T, V]:
             made = view()
             scope = f"{words} of {namespace}" if namespace else f"all {words}"
             sink: Sink[T] = made  # type: ignore[assignment]
-            return _Kept(Mirror(self._connection, lambda: where(namespace), shape, sink, scope), made)
+            mirror = Mirror(self._connection, lambda: where(namespace), shape, sink, scope, unserved)
+            return _Kept(mirror, made)
 
         return make
 
@@ -168,6 +175,10 @@ def _of(discovery: Discovery, group: str, kind: str) -> Callable[[str], str | No
         return resource.path(namespace) if resource else None
 
     return where
+
+
+def _as_ever() -> None:
+    """Autoscalers are no definition that somebody could take away."""
 
 
 def _core(plural: str) -> Callable[[str], str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from responder.errors import PermanentError
 from responder.kube.connection import Connection
-from responder.kube.discovery import Discovery
+from responder.kube.discovery import Discovery, Resource
 from responder.kube.objects import Anything, Meta, OwnerReference, group_of
 from responder.kube.workloads import Details
 from responder.model import Ownership, Reason, TargetRef
@@ -115,23 +115,28 @@ class Owners:
         return None if listed.owners is None else listed.owners.get(target, "")
 
     def _list(self, kind: str, namespace: str) -> dict[Target, str] | None:
-        if kind == "ScaledObject":
-            # Asked of discovery first: without the right, a group that does not exist answers 403 as well.
-            resource = self._discovery.find(KEDA, kind)
-            if resource is None:
-                return {}
-            path = resource.path(namespace)
-        else:
-            path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
-        found: dict[Target, str] = {}
         try:
-            for item in self._connection.items(path, Autoscaler, f"list the {kind}s of {namespace}"):
-                if item.target:
-                    found.setdefault(item.target, item.metadata.name)
+            if kind == "ScaledObject":
+                # Asked of discovery first: without the right, a group that does not exist answers 403 as well.
+                return self._discovery.asking(
+                    KEDA,
+                    lambda: self._discovery.find(KEDA, kind),
+                    lambda resource: (
+                        self._read(kind, namespace, resource.path(namespace)) if resource else {}
+                    ),
+                )
+            path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+            return self._read(kind, namespace, path)
         except PermanentError as error:
             if error.reason is Reason.FORBIDDEN:
                 return None
             raise
+
+    def _read(self, kind: str, namespace: str, path: str) -> dict[Target, str]:
+        found: dict[Target, str] = {}
+        for item in self._connection.items(path, Autoscaler, f"list the {kind}s of {namespace}"):
+            if item.target:
+                found.setdefault(item.target, item.metadata.name)
         return found
 
     def _scaling_owner(self, ref: TargetRef, owner: OwnerReference | None) -> OwnerReference | None:
@@ -154,16 +159,20 @@ class Owners:
             known = self._parents.get(owner.uid)
         if known is not None and now < known[1]:
             return known[0]
-        resource = self._discovery.find(owner.group, owner.kind)
-        parent = None
-        if resource is not None:
+        doing = f"read {owner.kind} {ref.namespace}/{owner.name}"
+
+        def read(resource: Resource | None) -> OwnerReference | None:
+            if resource is None:
+                return None
             path = resource.path(ref.namespace, owner.name)
-            try:
-                parent = self._connection.get(
-                    path, Anything, f"read {owner.kind} {ref.namespace}/{owner.name}"
-                ).metadata.controller
-            except PermanentError:
-                parent = None
+            return self._connection.get(path, Anything, doing).metadata.controller
+
+        try:
+            parent = self._discovery.asking(
+                owner.group, lambda: self._discovery.find(owner.group, owner.kind), read
+            )
+        except PermanentError:
+            parent = None
         with self._lock:
             if len(self._parents) > 20_000:
                 self._parents.clear()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from responder.errors import PermanentError
 from responder.kube.connection import Connection
-from responder.kube.discovery import Discovery
+from responder.kube.discovery import Discovery, Resource
 from responder.kube.objects import Anything, Meta, OwnerReference
 from responder.model import Reason, TargetRef
 from responder.policy import Rejection
@@ -117,13 +117,15 @@ class Resolver:
 
     def _read(self, namespace: str, group: str, kind: str, name: str) -> Meta | None:
         """An object's metadata; None when it does not exist."""
-        resource = self._discovery.find(group, kind)
-        if resource is None:
-            return None
+
+        def read(resource: Resource | None) -> Meta | None:
+            if resource is None:
+                return None
+            path = resource.path(namespace, name)
+            return self._connection.get(path, Anything, f"read {kind} {namespace}/{name}").metadata
+
         try:
-            return self._connection.get(
-                resource.path(namespace, name), Anything, f"read {kind} {namespace}/{name}"
-            ).metadata
+            return self._discovery.asking(group, lambda: self._discovery.find(group, kind), read)
         except PermanentError as error:
             if error.reason is Reason.TARGET_GONE:
                 return None

@@ -5,17 +5,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from responder.errors import PermanentError, TransientError
 from responder.kube.connection import Call, Connection
 from responder.kube.discovery import Discovery, Resource
-from responder.kube.errors import NotServedError
 from responder.kube.managers import FIELD_MANAGER, SPEC_REPLICAS, holder, scale_path
 from responder.kube.objects import Anything, Json, Meta, OwnerReference, Scale
 from responder.model import Reason, TargetRef, Workload
+
+R = TypeVar("R")
 
 # For these the scale is a view of the object's own spec.replicas: one read has both at one version.
 _OWN_SCALE = frozenset(
@@ -64,14 +65,14 @@ class Workloads:
 
     def read(self, ref: TargetRef) -> Workload:
         """The object and its scale at one resourceVersion, never cached."""
-        resource = self._resource(ref)
+        self._discovery.scalable(ref)
         namespace = self._namespace(ref.namespace)
         if namespace.deletion_timestamp:
             raise PermanentError(
                 f"Namespace {ref.namespace} is being deleted, and {ref} with it.",
                 Reason.NAMESPACE_TERMINATING,
             )
-        found, scale = self._both(ref, resource)
+        resource, found, scale = self._asking(ref, lambda resource: (resource, *self._both(ref, resource)))
         if found.metadata.deletion_timestamp:
             raise PermanentError(f"{ref} is being deleted.", Reason.TARGET_GONE)
         self.keep(ref, details_of(found, scale))
@@ -87,7 +88,6 @@ class Workloads:
 
     def write(self, ref: TargetRef, workload: Workload, replicas: int, dry_run: bool) -> Workload:
         """PUT the scale against the workload's resourceVersion; returns the workload as it is afterwards."""
-        resource = self._resource(ref)
         body = {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
@@ -100,10 +100,13 @@ class Workloads:
             "spec": {"replicas": replicas},
         }
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-        path = resource.path(ref.namespace, ref.name, "scale")
         doing = f"{'try (dry run) to ' if dry_run else ''}scale {ref} from {workload.replicas} to {replicas}"
-        call = Call("PUT", path, doing, query, msgspec.json.encode(body))
-        scale = self._ask(ref, lambda: self._connection.send(call, Scale))
+
+        def put(resource: Resource) -> Scale:
+            path = resource.path(ref.namespace, ref.name, "scale")
+            return self._connection.send(Call("PUT", path, doing, query, msgspec.json.encode(body)), Scale)
+
+        scale = self._asking(ref, put)
         if dry_run or scale.metadata.resource_version == workload.resource_version:
             return replace(workload, replicas=scale.replicas)
         # The write was bound to the version read, so nothing but it lies between.
@@ -121,8 +124,7 @@ class Workloads:
             known = self._details.get(ref.key)
         if known is not None and known.resource_version == workload.resource_version:
             return known
-        resource = self._resource(ref)
-        details = details_of(*self._both(ref, resource))
+        details = details_of(*self._asking(ref, lambda resource: self._both(ref, resource)))
         self.keep(ref, details)
         return details
 
@@ -130,12 +132,10 @@ class Workloads:
         """The object and its scale at one resourceVersion; no scale where the object says it all."""
         path = resource.path(ref.namespace, ref.name)
         for _ in range(_SAME_VERSION_TRIES):
-            found = self._ask(ref, lambda: self._connection.get(path, Anything, f"read {ref}"))
+            found = self._connection.get(path, Anything, f"read {ref}")
             if tells_its_scale(resource, found):
                 return found, None
-            scale = self._ask(
-                ref, lambda: self._connection.get(f"{path}/scale", Scale, f"read the scale of {ref}")
-            )
+            scale = self._connection.get(f"{path}/scale", Scale, f"read the scale of {ref}")
             if scale.metadata.resource_version == found.metadata.resource_version:
                 return found, scale
         raise TransientError(
@@ -143,16 +143,8 @@ class Workloads:
             kind="moving",
         )
 
-    def _ask(self, ref: TargetRef, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except NotServedError:
-            # What discovery promised is gone: an upgrade, or a definition that was replaced.
-            self._discovery.forget(ref.group)
-            raise
-
-    def _resource(self, ref: TargetRef) -> Resource:
-        return self._discovery.scalable(ref)
+    def _asking(self, ref: TargetRef, call: Callable[[Resource], R]) -> R:
+        return self._discovery.asking(ref.group, lambda: self._discovery.scalable(ref), call)
 
     def _path(self, resource: Resource, found: Anything) -> tuple[str, ...]:
         """Where a custom resource keeps its replicas, as far as its objects tell."""

@@ -1,7 +1,6 @@
 """What wakes the actor: a watch on deliveries and on what people say, whichever replica took them in."""
 
 import logging
-import random
 import threading
 
 import msgspec
@@ -9,10 +8,12 @@ import msgspec
 from responder.errors import PermanentError, ResponderError, StoreUnavailable, TransientError
 from responder.kube.connection import Connection
 from responder.kube.errors import ExpiredError
+from responder.kube.pace import Pace
 from responder.store.kubernetes.configmaps import METADATA, PART, ConfigMaps, Named
 
 _WATCH_SECONDS = 25
 _SILENCE_SECONDS = 30.0
+_SHORTEST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _PARTS = "inbox,people,bell"
 
@@ -75,21 +76,22 @@ class Bell:
         self._rung.set()
 
     def _follow(self, version: str, over: threading.Event) -> None:
-        pause = 0.1
+        pace = Pace(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         while not over.is_set():
             try:
                 if not version:
                     version = self._maps.moment()
                     self._hear(over)
+                pace.begin()
                 version = self._watch(version, over)
-                pause = 0.1
+                over.wait(pace.ended())
             except ExpiredError:
                 version = ""
+                over.wait(pace.failed())
             except (TransientError, PermanentError, StoreUnavailable) as error:
                 if not over.is_set():
                     log.info("%s", error)
-                over.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - to spread them, no secret
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                over.wait(pace.failed())
             except Exception:
                 log.exception("the watch on the inbox begins anew")
                 version = ""
