@@ -15,14 +15,16 @@ from typing import Protocol
 
 from responder import alerts
 from responder.acting.budget import BudgetBook
+from responder.acting.calm import Calm
 from responder.acting.cordons import Cordons, Nodes
 from responder.acting.healing import Alertmanager, Healer
 from responder.acting.inbox import Inbox, Lookup
 from responder.acting.lease import TTL, Lease
 from responder.acting.pool import Pool
 from responder.acting.schedule import Schedule
+from responder.deciding.claims import silenced_by
 from responder.errors import Conflict, StoreUnavailable
-from responder.matchers import all_match, parse
+from responder.matchers import parse
 from responder.model import (
     Commit,
     Delivery,
@@ -55,6 +57,11 @@ _SWEEP_SECONDS = 600.0
 """So often, what is known of alerts that are long over is forgotten."""
 _GATHERED = timedelta(seconds=1)
 """Of many pods that become ready one after the other, a look takes in those of so long."""
+_NEWS_AT_ONCE, _NEWS_EVERY = 5, timedelta(seconds=10)
+"""So many looks at a target that somebody else keeps changing; each may write to history and to the store."""
+_COUNTS_AT_ONCE, _COUNTS_EVERY = 30, timedelta(seconds=10)
+"""The same where its pods come and go, of those that wait for none."""
+_WAITING = frozenset({Reason.WAITING_FOR_READY, Reason.UNSCHEDULABLE, Reason.NO_CAPACITY})
 _AFTER_OUTAGE = timedelta(seconds=5)
 _AFTER_FAULT = timedelta(minutes=1)
 _CLOCK_SET = 5.0
@@ -162,6 +169,8 @@ class Actor:
         )
         self._leading = False
         self._generation = -1
+        self._news = Calm(_NEWS_AT_ONCE, _NEWS_EVERY)
+        self._counts = Calm(_COUNTS_AT_ONCE, _COUNTS_EVERY)
         self._reasons: dict[str, Reason | None] = {}
         self._anew: set[str] = set()
         self._overrides: frozenset[Override] = frozenset()
@@ -179,13 +188,18 @@ class Actor:
 
     def changed(self, target: TargetRef) -> None:
         """Somebody has changed a target, or what scales it: look at it, if any alert was ever about it."""
-        if self._leading and target.key in self._reasons:
-            self._wake(target.key, anew=True)
+        key = target.key
+        if self._leading and key in self._reasons:
+            self._anew.add(key)
+            self._schedule.wake(key, self._news.when(key, self._clock()))
 
     def pods_changed(self, target: TargetRef) -> None:
         """Its pods have become ready or the like: count them, and take the step that waited for it."""
-        if self._leading and target.key in self._reasons:
-            self._schedule.wake(target.key, self._clock() + _GATHERED)
+        key = target.key
+        if self._leading and key in self._reasons:
+            now = self._clock()
+            at = now if self._reasons.get(key) in _WAITING else self._counts.when(key, now)
+            self._schedule.wake(key, max(at, now + _GATHERED))
 
     def cordon_lifted(self) -> None:
         """A person has lifted a cordon of ours: note it before they make one of their own."""
@@ -272,6 +286,8 @@ class Actor:
         """
         now = soon = self._clock()
         self._schedule.forget()
+        self._news.clear()
+        self._counts.clear()
         for record, _ in self._store.records():
             self._take_up(record, now, at_once)
             if record.verdict is not None and record.verdict.reason not in _QUIET and record.failure is None:
@@ -282,7 +298,7 @@ class Actor:
     def _take_up(self, record: Record, now: datetime, at_once: bool) -> None:
         key, verdict = record.target.key, record.verdict
         self._reasons[key] = verdict.reason if verdict else None
-        if record.intent is not None or record.outstanding is not None:
+        if record.open_intents:
             self._schedule.wake(key, _FIRST)
         elif verdict is None or record.unseen:
             self._schedule.wake(key, now)
@@ -365,11 +381,10 @@ class Actor:
         ]
 
     def _silenced(self, silence: Silence) -> list[str]:
-        matchers = tuple(parse(text) for text in silence.matchers)
         return [
             record.target.key
             for record, _ in self._store.records()
-            if any(all_match(matchers, span.labels) for span in record.alerts.values())
+            if any(silenced_by(silence, span.labels) for span in record.alerts.values())
         ]
 
     def _watch_heartbeat(self, settings: Settings) -> None:
@@ -457,6 +472,8 @@ class Actor:
     def _remember(self, key: str, look: Look) -> None:
         if look.reason is None:
             self._reasons.pop(key, None)
+            self._news.forget(key)
+            self._counts.forget(key)
         else:
             self._reasons[key] = look.reason
 

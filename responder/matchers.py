@@ -56,6 +56,7 @@ class Matcher:
         return f"{name}{self.op}{_quote(self.value)}"
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Matcher:
     """Read one matcher as Alertmanager does. Raises ValueError with a sentence."""
     classic = _CLASSIC.fullmatch(text)

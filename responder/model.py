@@ -306,6 +306,11 @@ class Record:
     """News of its alerts was kept that no look has considered: whoever acts next has to, for that wish is not lost
     with the process that had it."""
 
+    @property
+    def open_intents(self) -> tuple[Intent, ...]:
+        """Those whose write may have landed, or may yet."""
+        return tuple(intent for intent in (self.intent, self.outstanding) if intent is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -394,9 +399,13 @@ class Override:
     """When it was ended early."""
     source: str = "api"
 
+    @property
+    def end(self) -> datetime:
+        """When it ends or has ended, early or not."""
+        return self.ends_at if self.expired_at is None else min(self.ends_at, self.expired_at)
+
     def in_force(self, now: datetime) -> bool:
-        end = self.ends_at if self.expired_at is None else min(self.ends_at, self.expired_at)
-        return self.starts_at <= now < end
+        return self.starts_at <= now < self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +528,13 @@ class HistoryEntry:
     """The earliest startsAt among the alerts, for an intent's outcome."""
     inputs: Mapping[str, object] = field(default_factory=dict)
     """What a replay needs to decide this again."""
+
+    @property
+    def direction(self) -> Direction | None:
+        """None where nothing was to change."""
+        if self.desired == self.current:
+            return None
+        return Direction.UP if self.desired > self.current else Direction.DOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from responder.alerting.spans import Condition, condition
-from responder.deciding.claims import name_of
+from responder.deciding.claims import name_of, silenced_by
 from responder.deciding.words import count, moment, number, seconds
-from responder.matchers import all_match, parse
 from responder.model import Override, OverrideKind, Reason, Silence, Span
 from responder.policy import NodeTrigger, Policy, Settings, node_trigger_of, ours, policy_of
 
@@ -138,7 +137,7 @@ def decide(
             continue
         if node.unschedulable or node.name in cordoned or _lifted_by_hand(node, fault.span):
             continue
-        if any(_silences(silence, fault.span) for silence in silenced):
+        if any(silenced_by(silence, fault.span.labels) for silence in silenced):
             continue
         decision = _cordon(settings, fault, node, cluster, taken, frozen, now)
         if decision.acts:
@@ -249,10 +248,6 @@ def _lifted_by_hand(node: Node, span: Span) -> bool:
     """True if a person made the node schedulable again after we cordoned it for this very time of firing."""
     cordon = node.cordon
     return cordon is not None and cordon.fingerprint == span.fingerprint and cordon.at >= span.opened_at
-
-
-def _silences(silence: Silence, span: Span) -> bool:
-    return all_match(tuple(parse(text) for text in silence.matchers), span.labels)
 
 
 def _frozen(settings: Settings, overrides: Iterable[Override], now: datetime) -> str:

@@ -155,7 +155,7 @@ class Reconciler:
             return Look(failure.retry_at, failure.reason)
         permitted = allowed(settings, record.target.namespace)
         policy = _policy(settings, record) if permitted else None
-        if policy is None and record.intent is None and record.outstanding is None:
+        if policy is None and not record.open_intents:
             return self._stand_aside(turn, Settled(record), permitted)
         try:
             workload = turn.seen or self._cluster.workload(record.target)
@@ -466,12 +466,7 @@ def _soon(decision: Decision, now: datetime) -> datetime:
 
 def _is_over(record: Record) -> bool:
     """True if nothing is known or open any more that a later look could need."""
-    return (
-        not record.alerts
-        and record.intent is None
-        and record.outstanding is None
-        and record.zero_from is None
-    )
+    return not record.alerts and not record.open_intents and record.zero_from is None
 
 
 def _by_hand(decision: Decision) -> bool:

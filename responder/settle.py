@@ -97,7 +97,7 @@ def _leaves_no_trace(intent: Intent) -> bool:
 
 def is_as_known(record: Record, seen: Workload) -> bool:
     """True if nothing is open and nobody has changed the replicas: then there is nothing to settle or to date."""
-    return not _open(record) and (record.uid, record.replicas, record.manager) == _held(seen)
+    return not record.open_intents and (record.uid, record.replicas, record.manager) == _held(seen)
 
 
 def account(record: Record, live: Workload | None, now: datetime) -> Settled:
@@ -109,7 +109,7 @@ def account(record: Record, live: Workload | None, now: datetime) -> Settled:
         return _replaced(record, live, now)
     if is_as_known(record, live):
         return Settled(record)
-    found = [(intent, settle(intent, live)) for intent in _open(record)]
+    found = [(intent, settle(intent, live)) for intent in record.open_intents]
     effects = [(intent, verdict) for intent, verdict in found if verdict.outcome in _EFFECTS]
     left = [(intent, verdict) for intent, verdict in found if verdict.outcome not in _EFFECTS]
     settled, entries = _charged(record, effects, now)
@@ -140,7 +140,7 @@ def landed(record: Record, intent_id: str, now: datetime) -> Settled | None:
 
     None when it is not open any more: another look has settled it, from what it read.
     """
-    mine = next((intent for intent in _open(record) if intent.id == intent_id), None)
+    mine = next((intent for intent in record.open_intents if intent.id == intent_id), None)
     if mine is None:
         return None
     entries = [entry(record, mine, Outcome.APPLIED, "", now)]
@@ -256,15 +256,11 @@ def _charged(
     return record, entries
 
 
-def _open(record: Record) -> tuple[Intent, ...]:
-    return tuple(intent for intent in (record.intent, record.outstanding) if intent is not None)
-
-
 def _replaced(record: Record, live: Workload | None, now: datetime) -> Settled:
     """The object that the record knows is no more; a new one of its name may stand there."""
     entries = []
     if record.intent is not None:
-        found = settle(record.intent, None if live is None else live)
+        found = settle(record.intent, live)
         entries.append(entry(record, record.intent, Outcome.GONE, found.message, now))
     record = replace(record, intent=None, outstanding=None)
     if live is None:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from functools import lru_cache
 
 from responder.alerting.spans import Condition, condition
-from responder.matchers import Matcher, all_match, parse
+from responder.matchers import all_match, parse
 from responder.model import Direction, Record, Silence, Span
 from responder.policy import Policy, Timing, Trigger, trigger_of
 
@@ -128,9 +127,4 @@ def silence_of(alert: Alert, now: datetime) -> Silence | None:
 
 def silenced_by(silence: Silence, labels: Mapping[str, str]) -> bool:
     """True if the silence matches these labels, whenever it may be in force."""
-    return all_match(_parsed(silence.matchers), labels)
-
-
-@lru_cache(maxsize=1024)
-def _parsed(matchers: tuple[str, ...]) -> tuple[Matcher, ...]:
-    return tuple(parse(text) for text in matchers)
+    return all(parse(text).matches(labels) for text in silence.matchers)

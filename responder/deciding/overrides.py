@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 
-from responder.matchers import Matcher, parse
+from responder.matchers import parse
 from responder.model import Direction, Override, OverrideKind, TargetRef, Workload
 from responder.policy import Policy
 
@@ -57,7 +56,7 @@ def width(override: Override) -> tuple[int, int, int, int]:
     """How narrow an override is; the greater, the narrower: one target, one name, then by number of labels."""
     if override.target:
         return 1, 0, 0, 0
-    matchers = [_parsed(text) for text in override.matchers]
+    matchers = [parse(text) for text in override.matchers]
     exact = {matcher.name for matcher in matchers if matcher.op == "=" and matcher.value}
     loose = {matcher.name for matcher in matchers} - exact
     return 0, int("name" in exact), len(exact), len(loose)
@@ -120,11 +119,6 @@ def _first(overrides: Iterable[Override], kinds: frozenset[OverrideKind], now: d
         key=lambda each: (width(each), each.created_at, each.id),
         default=None,
     )
-
-
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> Matcher:
-    return parse(text)
 
 
 def _annotation(

@@ -70,8 +70,7 @@ def stopped(look: Look, override: Override) -> Decision:
 def said(look: Look, override: Override) -> str:
     """`by anna until 14:00:00Z ("maintenance")`."""
     by = f"by {override.created_by}" if override.source == "api" else f"by {override.source}"
-    end = override.ends_at if override.expired_at is None else min(override.ends_at, override.expired_at)
-    until = "" if end == FOREVER else f" until {moment(end, look.now)}"
+    until = "" if override.end == FOREVER else f" until {moment(override.end, look.now)}"
     comment = f' ("{override.comment}")' if override.comment and override.source == "api" else ""
     if override.comment and override.source != "api":
         comment = f"; {override.comment}"

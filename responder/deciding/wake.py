@@ -106,9 +106,7 @@ def _of_alerts(case: Case, now: datetime) -> Iterator[datetime]:
 
 def _of_people(case: Case) -> Iterator[datetime]:
     for override in case.overrides:
-        yield from (override.starts_at, override.ends_at)
-        if override.expired_at is not None:
-            yield override.expired_at
+        yield from (override.starts_at, override.end)
 
 
 def _of_ledger(case: Case) -> Iterator[datetime]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from responder.model import HistoryEntry, Reason
+from responder.model import HistoryEntry, Reason, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,33 @@ class Summary:
     """Targets whose last decision held them though something asked for more, fewer or an answer, and its reason."""
     unknown_alerts: int
     """Firing alerts that have not been heard of for longer than the time-out."""
+
+
+def reason_of(record: Record) -> str:
+    """The reason of its last decision; empty while it has yet to be looked at: it is new, or there is news."""
+    return record.verdict.reason.value if record.verdict is not None and not record.unseen else ""
+
+
+def heard_at(record: Record) -> float | None:
+    """When the quietest of its firing alerts was last heard of, in seconds since the epoch; None without any."""
+    heard = [
+        span.last_seen_at.timestamp()
+        for span in record.alerts.values()
+        if span.firing and not span.suppressed
+    ]
+    return min(heard, default=None)
+
+
+def unknown_alerts(record: Record, late: datetime) -> int:
+    """How many of its firing alerts have not been heard of since then."""
+    return sum(
+        span.firing and not span.suppressed and span.last_seen_at < late for span in record.alerts.values()
+    )
+
+
+def pending_of(record: Record) -> list[tuple[str, datetime]]:
+    """Its intents that are not settled, as a Summary tells them."""
+    return [(record.target.key, intent.decided_at) for intent in record.open_intents]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,18 @@ from responder.model import (
     Silence,
     Span,
 )
-from responder.store import ALL_HISTORY, NOT_HELD, HistoryFilter, Status, StoredEntry, Summary
+from responder.store import (
+    ALL_HISTORY,
+    NOT_HELD,
+    HistoryFilter,
+    Status,
+    StoredEntry,
+    Summary,
+    heard_at,
+    pending_of,
+    reason_of,
+    unknown_alerts,
+)
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.schema import migrate
@@ -188,18 +199,7 @@ class SqliteStore:
         """What the metrics tell of all records, read without reading them all."""
         late = now - alert_timeout
         unheard = self._read("SELECT body FROM records WHERE heard_at < ?", (late.timestamp(),))
-        unknown = [
-            span
-            for (body,) in unheard
-            for span in decode(body, Record).alerts.values()
-            if span.firing and not span.suppressed and span.last_seen_at < late
-        ]
-        pending = [
-            (record.target.key, intent.decided_at)
-            for record in self.intents()
-            for intent in (record.intent, record.outstanding)
-            if intent is not None
-        ]
+        pending = [each for record in self.intents() for each in pending_of(record)]
         calm = ("", *NOT_HELD)
         marks = ", ".join("?" * len(calm))
         sql = f"SELECT key, reason FROM records WHERE reason NOT IN ({marks}) ORDER BY key"  # noqa: S608 - marks
@@ -210,7 +210,7 @@ class SqliteStore:
             records=counts[0][1],
             pending=tuple(pending),
             held=tuple(held),
-            unknown_alerts=len(unknown),
+            unknown_alerts=sum(unknown_alerts(decode(body, Record), late) for (body,) in unheard),
         )
 
     # People
@@ -221,8 +221,7 @@ class SqliteStore:
 
     def put_override(self, override: Override, audit: AuditEntry | None = None) -> None:
         """Keep an override, in place of the one with its id, with its line of the audit, and wake the actor."""
-        ends = override.ends_at if override.expired_at is None else min(override.ends_at, override.expired_at)
-        self._put_ending("overrides", override.id, ends, encode(override), audit)
+        self._put_ending("overrides", override.id, override.end, encode(override), audit)
 
     def silences(self, include_expired: bool = False) -> tuple[Silence, ...]:
         """Silences in force or to come, by id; with those that expired, if asked."""
@@ -450,25 +449,18 @@ def _expect(connection: sqlite3.Connection, key: str, version: int) -> None:
 
 
 def _record_row(record: Record, version: int, body: bytes) -> tuple[Any, ...]:
-    heard = [
-        span.last_seen_at.timestamp()
-        for span in record.alerts.values()
-        if span.firing and not span.suppressed
-    ]
-    reason = record.verdict.reason.value if record.verdict is not None and not record.unseen else ""
     return (
         record.target.key,
         version,
-        record.intent is not None or record.outstanding is not None,
-        reason,
-        min(heard, default=None),
+        bool(record.open_intents),
+        reason_of(record),
+        heard_at(record),
         body,
     )
 
 
 def _history_row(entry: HistoryEntry) -> tuple[Any, ...]:
     namespace, kind, name = entry.target.split("/", 2)
-    direction = Direction.UP if entry.desired > entry.current else Direction.DOWN
     return (
         entry.at.timestamp(),
         namespace,
@@ -476,6 +468,6 @@ def _history_row(entry: HistoryEntry) -> tuple[Any, ...]:
         name,
         entry.reason.value,
         entry.outcome.value if entry.outcome is not None else None,
-        direction.value if entry.desired != entry.current else None,
+        entry.direction.value if entry.direction is not None else None,
         encode(entry),
     )

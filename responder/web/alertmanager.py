@@ -7,7 +7,8 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from responder.alerting.spans import Condition, condition
-from responder.matchers import Matcher, all_match, parse
+from responder.deciding.claims import silenced_by
+from responder.matchers import Matcher, all_match
 from responder.model import Silence, Span
 from responder.web.answers import answer
 from responder.web.app import identity, needs, services
@@ -49,11 +50,7 @@ def alerts() -> Response:
         for state, key in (("active", "active"), ("suppressed", "silenced"))
         if switch(key, default=True)
     }
-    silences = [
-        (silence, tuple(map(parse, silence.matchers)))
-        for silence in own.store.silences()
-        if silence.in_force(now)
-    ]
+    silences = [silence for silence in own.store.silences() if silence.in_force(now)]
     views = [
         _view(span, silences)
         for span in _spans(now)
@@ -89,8 +86,8 @@ def _spans(now: datetime) -> Iterator[Span]:
             yield span
 
 
-def _view(span: Span, silences: Sequence[tuple[Silence, tuple[Matcher, ...]]]) -> dict[str, Any]:
-    by = [silence.id for silence, conditions in silences if all_match(conditions, span.labels)]
+def _view(span: Span, silences: Sequence[Silence]) -> dict[str, Any]:
+    by = [silence.id for silence in silences if silenced_by(silence, span.labels)]
     # The webhook does not tell until when an alert holds: for Alertmanager that is its resolve_timeout.
     timeout = services().source.current.timing.alert_timeout
     return {

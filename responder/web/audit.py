@@ -50,7 +50,6 @@ def line(
 
 def override_words(override: Override) -> str:
     """All that an override says but its id and comment: `pin inference/deployment/vllm at 4 from … to … by ana`."""
-    end = override.ends_at if override.expired_at is None else min(override.ends_at, override.expired_at)
     bounds = {"minReplicas": override.min_replicas, "maxReplicas": override.max_replicas}
     parts = [
         override.kind.value,
@@ -58,7 +57,7 @@ def override_words(override: Override) -> str:
         *([f"at {override.replicas}"] if override.replicas is not None else []),
         *(f"{name} {value}" for name, value in bounds.items() if value is not None),
         *(["forced"] if override.force else []),
-        f"from {stamp(override.starts_at)} to {stamp(end)} by {override.created_by}",
+        f"from {stamp(override.starts_at)} to {stamp(override.end)} by {override.created_by}",
     ]
     return " ".join(parts)
 

@@ -271,8 +271,7 @@ def in_flight(override: Override) -> list[dict[str, Any]]:
                 "to": intent.to_replicas,
                 "decidedAt": stamp(intent.decided_at),
             }
-            for intent in (record.intent, record.outstanding)
-            if intent is not None
+            for intent in record.open_intents
         ]
     return found
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 
 from responder.errors import ConfigError, Conflict, StoreUnavailable
 from responder.kube.connection import Connection, OnCall
@@ -21,14 +22,22 @@ from responder.model import (
     Commit,
     Delivery,
     Direction,
-    HistoryEntry,
     Outcome,
     Override,
     Record,
     Silence,
     Span,
 )
-from responder.store import ALL_HISTORY, NOT_HELD, HistoryFilter, Status, StoredEntry, Summary
+from responder.store import (
+    ALL_HISTORY,
+    NOT_HELD,
+    HistoryFilter,
+    Status,
+    StoredEntry,
+    Summary,
+    pending_of,
+    unknown_alerts,
+)
 from responder.store.kubernetes.bell import Bell
 from responder.store.kubernetes.configmaps import PREFIX, ConfigMaps
 from responder.store.kubernetes.inbox import Inbox
@@ -39,8 +48,6 @@ from responder.store.kubernetes.people import (
     Ending,
     Standing,
     Statuses,
-    ends_of_override,
-    ends_of_silence,
 )
 from responder.store.kubernetes.shards import Shards
 
@@ -86,8 +93,8 @@ class KubernetesStore:
         self.maps = ConfigMaps(self._connection, namespace)
         self._inbox = Inbox(self.maps)
         self._shards = Shards(self.maps, clock, rows=history_rows, age=history_age)
-        self._overrides = Ending(self.maps, "overrides", Override, ends_of_override, clock)
-        self._silences = Ending(self.maps, "silences", Silence, ends_of_silence, clock)
+        self._overrides = Ending(self.maps, "overrides", Override, attrgetter("end"), clock)
+        self._silences = Ending(self.maps, "silences", Silence, attrgetter("ends_at"), clock)
         self._audit = Audit(self.maps, clock)
         self._standing = Standing(self.maps)
         self._statuses = Statuses(self.maps, clock)
@@ -191,15 +198,8 @@ class KubernetesStore:
             record = unpack(slot.blob).record
             if record is None:
                 continue
-            unknown += sum(
-                span.firing and not span.suppressed and span.last_seen_at < late
-                for span in record.alerts.values()
-            )
-            pending += [
-                (record.target.key, intent.decided_at)
-                for intent in (record.intent, record.outstanding)
-                if intent is not None
-            ]
+            unknown += unknown_alerts(record, late)
+            pending += pending_of(record)
         held = tuple(
             (place.replace("_", "/"), slot.glance().reason)
             for place, slot in kept
@@ -268,7 +268,7 @@ class KubernetesStore:
             for entry in entries
             if entry.at >= since
             and entry.outcome in (Outcome.APPLIED, Outcome.UNCERTAIN)
-            and _direction(entry) is direction
+            and entry.direction is direction
         )
 
     # The actor's lease
@@ -348,9 +348,3 @@ class KubernetesStore:
                 self._claim()
                 return
         self._claimed = True
-
-
-def _direction(entry: HistoryEntry) -> Direction | None:
-    if entry.desired == entry.current:
-        return None
-    return Direction.UP if entry.desired > entry.current else Direction.DOWN

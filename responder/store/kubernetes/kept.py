@@ -11,6 +11,7 @@ import msgspec
 from responder.codec import decode, encode
 from responder.errors import StoreUnavailable
 from responder.model import HistoryEntry, Record
+from responder.store import heard_at, reason_of
 
 SHARDS = 256
 HISTORY = 50
@@ -74,18 +75,7 @@ def glance(kept: Kept) -> Glance:
     newest = kept.history[-1].n if kept.history else 0
     if record is None:
         return Glance(False, False, "", None, newest)
-    heard = [
-        span.last_seen_at.timestamp()
-        for span in record.alerts.values()
-        if span.firing and not span.suppressed
-    ]
-    return Glance(
-        True,
-        record.intent is not None or record.outstanding is not None,
-        record.verdict.reason.value if record.verdict is not None and not record.unseen else "",
-        min(heard, default=None),
-        newest,
-    )
+    return Glance(True, bool(record.open_intents), reason_of(record), heard_at(record), newest)
 
 
 def shard_of(key: str) -> int:

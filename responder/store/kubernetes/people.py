@@ -16,7 +16,7 @@ from typing import Generic, TypeVar, cast
 
 from responder.codec import decode, encode
 from responder.errors import Conflict, ResponderError, StoreUnavailable
-from responder.model import AuditEntry, Override, Silence, Span
+from responder.model import AuditEntry, Span
 from responder.store import Status
 from responder.store.kubernetes.configmaps import LARGEST, PREFIX, ConfigMaps
 
@@ -265,15 +265,6 @@ class Standing:
         except zlib.error as error:
             raise StoreUnavailable(f"the store holds an alert that cannot be read ({error})") from error
         return tuple(sorted(spans, key=lambda span: span.fingerprint))
-
-
-def ends_of_override(override: Override) -> datetime:
-    early = override.expired_at
-    return override.ends_at if early is None else min(override.ends_at, early)
-
-
-def ends_of_silence(silence: Silence) -> datetime:
-    return silence.ends_at
 
 
 def _standing_shard(fingerprint: str) -> int:
