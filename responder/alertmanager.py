@@ -1,4 +1,4 @@
-"""Alertmanager's API v2, read and written over HTTP. Its webhook is read in `webhook`.
+"""Alertmanager's API v2 over HTTP: what stands there, and new silences. Its webhook is read in `webhook`.
 
 What it answers is bounded in size and time, and nothing is retried here: the callers ask again by themselves.
 """
@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from urllib.parse import quote
 
 import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import TimeoutError as HTTPTimeoutError
 
+from responder.causes import cause
 from responder.errors import ConfigError, PermanentError, TransientError
+from responder.http_body import read_body
 from responder.matchers import Matcher
-from responder.model import AlertmanagerReading, Reason, Silence, StandingAlert
+from responder.model import AlertmanagerReading, Reason, StandingAlert
 
 # 100,000 alerts of 2 kB; more than that is no answer to act on.
 _MAX_BYTES = 256 * 1024 * 1024
-_CHUNK = 256 * 1024
 _MAX_COMPLAINT = 200
 
 _Aware = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -53,23 +53,6 @@ class _Alert(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] = {}
     receivers: tuple[_Receiver, ...] = ()
     generator_url: str = msgspec.field(name="generatorURL", default="")
-
-
-class _Matcher(msgspec.Struct, rename="camel"):
-    name: str
-    value: str
-    is_regex: bool
-    is_equal: bool = True
-
-
-class _Silence(msgspec.Struct, rename="camel"):
-    id: str
-    matchers: tuple[_Matcher, ...]
-    starts_at: _Aware
-    ends_at: _Aware
-    updated_at: _Aware
-    created_by: str = ""
-    comment: str = ""
 
 
 class _SilenceId(msgspec.Struct):
@@ -103,8 +86,8 @@ class AlertmanagerClient:
         try:
             context = ssl.create_default_context(cafile=ca_file)
         except OSError as error:
-            cause = error.strerror or "it holds no certificate"
-            raise ConfigError(f"{ca_file}: cannot be used as CA file for Alertmanager: {cause}.") from None
+            why = error.strerror or "it holds no certificate"
+            raise ConfigError(f"{ca_file}: cannot be used as CA file for Alertmanager: {why}.") from None
         self._pool = urllib3.PoolManager(retries=False, maxsize=4, ssl_context=context)
 
     def status(self) -> datetime:
@@ -125,15 +108,6 @@ class AlertmanagerClient:
             return AlertmanagerReading(self.url, read_at, error=str(error))
         return AlertmanagerReading(self.url, read_at, up_since, tuple(map(_standing, found)))
 
-    def silences(self) -> tuple[Silence, ...]:
-        """Its silences, expired ones too. Raises TransientError or PermanentError."""
-        found = self._get("/api/v2/silences", tuple[_Silence, ...])
-        try:
-            return tuple(map(_silence, found))
-        except ValueError as error:
-            message = f"Alertmanager {self.url} has a silence that cannot be read: {error}"
-            raise PermanentError(message, Reason.INVALID) from None
-
     def create_silence(
         self,
         matchers: Sequence[Matcher],
@@ -142,9 +116,8 @@ class AlertmanagerClient:
         ends_at: datetime,
         created_by: str,
         comment: str,
-        silence_id: str = "",
     ) -> str:
-        """Create a silence, or change the one with this id. Returns its id."""
+        """Create a silence; its id. Raises TransientError or PermanentError."""
         body = {
             "matchers": [
                 {
@@ -159,14 +132,9 @@ class AlertmanagerClient:
             "endsAt": ends_at.isoformat(),
             "createdBy": created_by,
             "comment": comment,
-            **({"id": silence_id} if silence_id else {}),
         }
         raw = self._ask("POST", "/api/v2/silences", body=json.dumps(body).encode())
         return self._decode(raw, _SilenceId, "/api/v2/silences").silence_id
-
-    def expire_silence(self, silence_id: str) -> None:
-        """End a silence now."""
-        self._ask("DELETE", f"/api/v2/silence/{quote(silence_id, safe='')}")
 
     def _get(self, path: str, kind: type[_Answer], fields: dict[str, str] | None = None) -> _Answer:
         return self._decode(self._ask("GET", path, fields=fields), kind, path)
@@ -194,16 +162,13 @@ class AlertmanagerClient:
                 preload_content=False,
             )
             try:
-                raw = _read(response, deadline)
-            except BaseException:
-                # What is left of a half-read answer must not meet the next request.
-                response.close()
-                raise
-            response.release_conn()
+                raw = read_body(response, _MAX_BYTES, deadline)
+            finally:
+                response.release_conn()
         except NewConnectionError as error:
             # Of the time-outs' class in urllib3, and none.
             raise self._unreachable(error) from None
-        except HTTPTimeoutError:
+        except (HTTPTimeoutError, TimeoutError):
             message = f"Alertmanager {self.url} did not answer within {self._timeout:g} s."
             raise TransientError(message, kind="timeout") from None
         except HTTPError as error:
@@ -213,7 +178,7 @@ class AlertmanagerClient:
         return raw
 
     def _unreachable(self, error: HTTPError) -> TransientError:
-        message = f"Alertmanager {self.url} cannot be reached: {_cause(error)}."
+        message = f"Alertmanager {self.url} cannot be reached: {cause(error)}."
         return TransientError(message, kind="connection")
 
     def _headers(self) -> dict[str, str]:
@@ -246,20 +211,6 @@ class AlertmanagerClient:
         return PermanentError(message, Reason.INVALID)
 
 
-def _read(response: Any, deadline: float) -> bytes:
-    """The whole body. urllib3's own time-out starts anew with every byte."""
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := response.read1(_CHUNK):
-        size += len(chunk)
-        if size > _MAX_BYTES:
-            raise HTTPError(f"its answer is larger than {_MAX_BYTES // 1024**2} MiB")
-        if time.monotonic() > deadline:
-            raise HTTPTimeoutError
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
 def _split_url(url: str) -> tuple[str, str]:
     """The URL without its credentials and last slash, and `user:password`."""
     try:
@@ -270,13 +221,6 @@ def _split_url(url: str) -> tuple[str, str]:
         raise ConfigError("--alertmanager-url is not a URL; write it as http://alertmanager:9093.")
     bare = parts._replace(auth=None, query=None, fragment=None).url
     return bare.rstrip("/"), parts.auth or ""
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost reason, without the addresses of objects that urllib3 puts before it."""
-    inner = getattr(error, "reason", None)
-    text = str(inner if isinstance(inner, BaseException) else error)
-    return " ".join(text.rpartition("object at 0x")[2].partition(": ")[2].split() or text.split())
 
 
 def _standing(alert: _Alert) -> StandingAlert:
@@ -292,20 +236,3 @@ def _standing(alert: _Alert) -> StandingAlert:
         inhibited_by=alert.status.inhibited_by,
         generator_url=alert.generator_url,
     )
-
-
-def _silence(silence: _Silence) -> Silence:
-    return Silence(
-        id=silence.id,
-        matchers=tuple(_matcher_text(matcher) for matcher in silence.matchers),
-        starts_at=silence.starts_at.astimezone(UTC),
-        ends_at=silence.ends_at.astimezone(UTC),
-        created_by=silence.created_by,
-        comment=silence.comment,
-        updated_at=silence.updated_at.astimezone(UTC),
-    )
-
-
-def _matcher_text(matcher: _Matcher) -> str:
-    op = ("=~" if matcher.is_equal else "!~") if matcher.is_regex else ("=" if matcher.is_equal else "!=")
-    return str(Matcher(matcher.name, op, matcher.value))

@@ -16,6 +16,7 @@ import msgspec
 import promql_parser
 import urllib3
 
+from responder.causes import cause
 from responder.errors import ConfigError
 from responder.http_body import TooLarge, read_body
 from responder.model import Value
@@ -182,11 +183,11 @@ class PrometheusValues:
                 "gives an answer too large for one sample; aggregate the query, as by sum()"
             ) from None
         except urllib3.exceptions.NewConnectionError as error:  # a TimeoutError too, by inheritance
-            raise _NoValue(f"cannot be reached: {_cause(error)}") from None
+            raise _NoValue(f"cannot be reached: {cause(error)}") from None
         except (TimeoutError, urllib3.exceptions.TimeoutError):
             raise _NoValue(f"did not answer within {self._timeout:g} s") from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise _NoValue(f"cannot be reached: {_cause(error)}") from None
+            raise _NoValue(f"cannot be reached: {cause(error)}") from None
         return response.status, response.headers.get("Content-Type", ""), body
 
     def _all_headers(self, url: str) -> dict[str, str]:
@@ -236,13 +237,3 @@ def _name(url: str) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().split("\n")[0][:300]
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost words: urllib3 wraps the operating system's error in its own."""
-    inner = error
-    while True:
-        nested = next((a for a in inner.args if isinstance(a, BaseException)), inner.__cause__)
-        if nested is None:
-            return str(inner).split("\n")[0]
-        inner = nested

@@ -98,7 +98,7 @@ NONE = {
     "401": ((401, {}, "nope"), "refuses this service's credentials (HTTP 401)"),
     "a redirect": ((302, {"Location": "https://login.example/"}, ""), "redirects elsewhere (HTTP 302)"),
     "too much": ((200, {}, "[" + "1," * 1_000_000), "too large for one sample"),
-    "a reset": (RESET, "cannot be reached: [Errno 104] Connection reset by peer"),
+    "a reset": (RESET, "cannot be reached: connection reset by peer"),
     "a cut": (TRUNCATED, "IncompleteRead"),
     "silence": (HANG, "did not answer within 0.3 s"),
     "a trickle": (TRICKLE, "did not answer within 0.3 s"),
@@ -180,7 +180,7 @@ def test_several_servers(fake: FakeApi) -> None:
         error = values.query("sum(x)", NOW).error
         assert error == (
             f"{fake.url} has no sample for the query (none within 90 s); "
-            f"{other.url} cannot be reached: [Errno 104] Connection reset by peer"
+            f"{other.url} cannot be reached: connection reset by peer"
         )
         values.close()
 

@@ -1,9 +1,7 @@
 """The API over HTTP, with errors as sentences that say what to do."""
 
-import errno
 import json
 import os
-import socket
 import ssl
 import time
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import SSLError as HTTPSSLError
 from urllib3.exceptions import TimeoutError as HTTPTimeoutError
 
+from responder.causes import cause
 from responder.client.tables import clean
 from responder.errors import ConfigError, ResponderError
 from responder.http_body import read_body
@@ -161,14 +160,16 @@ class Api:
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, NewConnectionError):
             return Unreachable(
-                f"cannot reach {self.url}: {_cause(error)}; is gpu-responder serve running there? "
+                f"cannot reach {self.url}: {clean(cause(error))}; is gpu-responder serve running there? "
                 "Another place is named with --url or GPU_RESPONDER_URL"
             )
         if isinstance(error, HTTPTimeoutError | TimeoutError):
             return Unreachable(f"{self.url} did not answer within {self.timeout:g} s: try again in a moment")
         if isinstance(error, HTTPSSLError | ssl.SSLError):
             return Unreachable(self._distrust(error))
-        return Unreachable(f"{self.url} broke off: {_cause(error)}; check that --url is right, and try again")
+        return Unreachable(
+            f"{self.url} broke off: {clean(cause(error))}; check that --url is right, and try again"
+        )
 
     def _distrust(self, error: BaseException) -> str:
         found = _of(error, ssl.SSLCertVerificationError)
@@ -182,7 +183,7 @@ class Api:
             return f"the certificate of {self.url} is not to be trusted ({why}): {mend}"
         if "WRONG_VERSION_NUMBER" in str(error):
             return f"{self.url} does not speak TLS: write http:// instead of https://"
-        return f"no TLS connection with {self.url}: {_cause(error)}"
+        return f"no TLS connection with {self.url}: {clean(cause(error))}"
 
 
 def segment(text: str) -> str:
@@ -242,14 +243,3 @@ def _of(error: BaseException, kind: type[BaseException]) -> BaseException | None
         seen.append(at)
         waiting += [at.__cause__, at.__context__, *at.args]
     return None
-
-
-def _cause(error: BaseException) -> str:
-    if _of(error, socket.gaierror) is not None:
-        return "its name is not known"
-    cause = _of(error, OSError)
-    if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:
-        return clean(cause.strerror[:1].lower() + cause.strerror[1:])
-    return clean(
-        " ".join(str(error).rpartition("object at 0x")[2].partition(": ")[2].split() or [str(error)])
-    )

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import urllib3.exceptions as http
 
+from responder.causes import cause
 from responder.errors import Conflict, PermanentError, ResponderError, TransientError
 from responder.model import Reason
 
@@ -127,13 +127,13 @@ def broken(error: Exception, doing: str) -> TransientError:
     match error:
         case http.NewConnectionError():  # a ConnectTimeoutError too, by inheritance
             return UnsentError(
-                f"Cannot {doing}: the API server cannot be reached ({_cause(error)}).", kind="connection"
+                f"Cannot {doing}: the API server cannot be reached ({cause(error)}).", kind="connection"
             )
         case http.ConnectTimeoutError():
             return UnsentError(f"Cannot {doing}: connecting to the API server took too long.", kind="timeout")
         case http.SSLError():
             return TransientError(
-                f"Cannot {doing}: no trusted TLS connection to the API server ({_cause(error)}).", kind="tls"
+                f"Cannot {doing}: no trusted TLS connection to the API server ({cause(error)}).", kind="tls"
             )
         case http.ReadTimeoutError() | TimeoutError():
             return TransientError(f"Cannot {doing}: the API server did not answer in time.", kind="timeout")
@@ -143,19 +143,6 @@ def broken(error: Exception, doing: str) -> TransientError:
             )
         case _:
             return TransientError(
-                f"Cannot {doing}: the connection to the API server broke off ({_cause(error)}).",
+                f"Cannot {doing}: the connection to the API server broke off ({cause(error)}).",
                 kind="connection",
             )
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost words: urllib3 wraps the operating system's error in its own representation."""
-    inner: Any = error
-    for _ in range(5):
-        nested = next((a for a in getattr(inner, "args", ()) if isinstance(a, BaseException)), None)
-        nested = nested or inner.__cause__
-        if nested is None:
-            break
-        inner = nested
-    words = str(inner).split("\n")[0]
-    return words.split(": ", 1)[1] if words.startswith("HTTP") and ": " in words else words

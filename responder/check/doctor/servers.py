@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import urllib3
 
+from responder.causes import cause
 from responder.errors import ConfigError, ResponderError
 from responder.http_body import TooLarge, read_body
 
@@ -93,13 +94,13 @@ class Server:
             raw = read_body(response, _LARGEST, until)
             response.release_conn()
         except urllib3.exceptions.NewConnectionError as error:
-            raise Unanswered(f"cannot be reached: {_cause(error)}") from None
+            raise Unanswered(f"cannot be reached: {cause(error)}") from None
         except (TimeoutError, urllib3.exceptions.TimeoutError):
             raise Unanswered(f"did not answer within {self.timeout:g} s") from None
         except TooLarge:
             raise Unanswered(f"gives an endless answer at {path.partition('?')[0]}") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unanswered(f"cannot be reached: {_cause(error)}") from None
+            raise Unanswered(f"cannot be reached: {cause(error)}") from None
         if response.status >= 300:
             raise Unanswered(_refusal(response.status, path, raw), response.status)
         return raw
@@ -148,10 +149,3 @@ def _refusal(status: int, path: str, raw: bytes) -> str:
     if status < 400:
         return f"redirects elsewhere (HTTP {status} at {where})"
     return f"answers HTTP {status} at {where}: {said or 'nothing more'}"
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost words, without the address of the object before them."""
-    inner = getattr(error, "reason", None)
-    text = " ".join(str(inner if isinstance(inner, BaseException) else error).split())
-    return text.rpartition("object at 0x")[2].partition(": ")[2] or text
