@@ -119,15 +119,7 @@ class AlertmanagerClient:
     ) -> str:
         """Create a silence; its id. Raises TransientError or PermanentError."""
         body = {
-            "matchers": [
-                {
-                    "name": matcher.name,
-                    "value": matcher.value,
-                    "isRegex": matcher.op in ("=~", "!~"),
-                    "isEqual": matcher.op in ("=", "=~"),
-                }
-                for matcher in matchers
-            ],
+            "matchers": [matcher.as_json() for matcher in matchers],
             "startsAt": starts_at.isoformat(),
             "endsAt": ends_at.isoformat(),
             "createdBy": created_by,

@@ -1,18 +1,21 @@
-"""Alertmanager's matchers: `name="value"` with = != =~ !~, on RE2, anchored.
+"""Alertmanager's matchers: `name="value"` with = != =~ !~, on RE2, anchored. And globs, by which namespaces are named.
 
 Both of Alertmanager's grammars are read, as it does itself since 0.27: the classic one first, and the UTF-8
 one (any label name, quoted) for what the classic one does not know.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
 import re2
 
 _OPS = ("=", "!=", "=~", "!~")
+_IN_JSON = {(False, True): "=", (False, False): "!=", (True, True): "=~", (True, False): "!~"}
+"""By `isRegex` and `isEqual`, as Alertmanager's API v2 says the same."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _CLASSIC = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = r'"((?:[^"\\\n]|\\.)*)"'
@@ -51,6 +54,11 @@ class Matcher:
         found = _regex(self.value).fullmatch(actual.encode("utf-8", "replace")) is not None
         return found == (self.op == "=~")
 
+    def as_json(self) -> dict[str, str | bool]:
+        """As Alertmanager's API v2 has it."""
+        regex, equal = next(said for said, op in _IN_JSON.items() if op == self.op)
+        return {"name": self.name, "value": self.value, "isRegex": regex, "isEqual": equal}
+
     def __str__(self) -> str:
         name = self.name if _NAME.fullmatch(self.name) else _quote(self.name)
         return f"{name}{self.op}{_quote(self.value)}"
@@ -69,7 +77,7 @@ def parse(text: str) -> Matcher:
     quoted_name, bare_name, op, quoted_value, bare_value = modern.groups()
     name = bare_name if quoted_name is None else _unquote(quoted_name, text)
     if not name:
-        raise ValueError(f"Matcher {_short(text)} has an empty label name.")
+        raise ValueError(f"Matcher {quoted(text)} has an empty label name.")
     return Matcher(name, op, bare_value if quoted_value is None else _unquote(quoted_value, text))
 
 
@@ -77,13 +85,23 @@ def parse_all(text: str) -> tuple[Matcher, ...]:
     """Read matchers as `{a="b", c=~"d.*"}`; braces and a last comma may be left out."""
     body = text.strip()
     if body.startswith("{") != body.endswith("}"):
-        raise ValueError(f"Matchers {_short(text)} open or close a brace without the other.")
+        raise ValueError(f"Matchers {quoted(text)} open or close a brace without the other.")
     if body.startswith("{"):
         body = body[1:-1]
     parts = _split(body)
     if parts and not parts[-1].strip():
         parts.pop()
     return tuple(parse(part) for part in parts)
+
+
+def of_json(given: Mapping[str, Any]) -> Matcher:
+    """Read one as Alertmanager's API v2 has it, where `isEqual` may be left out. Raises ValueError."""
+    return Matcher(given["name"], _IN_JSON[given["isRegex"], given.get("isEqual", True)], given["value"])
+
+
+def within(namespace: str, globs: Sequence[str] | None) -> bool:
+    """True if one of the globs fits; None is no limit."""
+    return globs is None or any(fnmatchcase(namespace, glob) for glob in globs)
 
 
 def all_match(matchers: tuple[Matcher, ...], labels: Mapping[str, str]) -> bool:
@@ -93,6 +111,11 @@ def all_match(matchers: tuple[Matcher, ...], labels: Mapping[str, str]) -> bool:
         if not matcher.matches(labels):
             return False
     return True
+
+
+def quoted(text: str, limit: int = 80) -> str:
+    """The text for a sentence, in quotes, on one line and not endless: it comes from outside."""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 @lru_cache(maxsize=4096)
@@ -105,7 +128,7 @@ def _regex(pattern: str) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         cause = error.args[0] if isinstance(error, re2.error) else "it is not valid Unicode"
         cause = cause.decode("utf-8", "replace") if isinstance(cause, bytes) else cause
-        raise ValueError(f"Regular expression {_short(pattern)} is not RE2 syntax: {cause}.") from None
+        raise ValueError(f"Regular expression {quoted(pattern)} is not RE2 syntax: {cause}.") from None
 
 
 def _classic_value(raw: str) -> str | None:
@@ -145,7 +168,7 @@ def _unquote(body: str, text: str) -> str:
         joined = _ESCAPE.sub(replace, body)
         return joined.encode("utf-8", "surrogateescape").decode("utf-8")
     except (KeyError, ValueError):
-        raise ValueError(f"Matcher {_short(text)} has an escape that double quotes do not know.") from None
+        raise ValueError(f"Matcher {quoted(text)} has an escape that double quotes do not know.") from None
 
 
 def _chr(code: int) -> str:
@@ -186,11 +209,5 @@ def _complaint(text: str, named: bool) -> str:
     if not text.strip():
         return 'A matcher is empty; write it as name="value", with =, !=, =~ or !~.'
     if named:
-        return f'Matcher {_short(text)} has a double quote that is not closed or not escaped as \\".'
-    return f'{_short(text)} is not a matcher; write it as name="value", with =, !=, =~ or !~.'
-
-
-def _short(text: str, limit: int = 80) -> str:
-    """The text quoted for a sentence, on one line and not endless."""
-    shown = text if len(text) <= limit else text[: limit - 1] + "…"
-    return repr(shown)
+        return f'Matcher {quoted(text)} has a double quote that is not closed or not escaped as \\".'
+    return f'{quoted(text)} is not a matcher; write it as name="value", with =, !=, =~ or !~.'

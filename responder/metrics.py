@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from responder.errors import StoreUnavailable
+from responder.matchers import all_match
 from responder.model import Override, Reason, Span
 from responder.policy import Settings
 from responder.store import Summary
@@ -196,11 +197,7 @@ class _StateCollector(Collector):
     def _of_heartbeat(self, settings: Settings, standing: tuple[Span, ...]) -> Iterator[Metric]:
         heartbeat = settings.heartbeat
         if heartbeat is not None:
-            heard = [
-                span.last_seen_at
-                for span in standing
-                if all(matcher.matches(span.labels) for matcher in heartbeat.matchers)
-            ]
+            heard = [span.last_seen_at for span in standing if all_match(heartbeat.matchers, span.labels)]
             if heard:
                 age = (self._now - max(heard)).total_seconds()
                 yield _gauge("heartbeat_age_seconds", "Since the heartbeat alert was last heard of.", age)

@@ -129,7 +129,6 @@ class Delivery:
     sender: str = ""
     namespaces: tuple[str, ...] | None = None
     receiver: str = ""
-    group_key: str = ""
     truncated: int = 0
 
 

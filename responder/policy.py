@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from responder import templates
-from responder.matchers import Matcher, all_match
+from responder.matchers import Matcher, all_match, quoted, within
 from responder.model import Direction, Record, ScaleType, TargetRef
 
 
@@ -291,8 +290,7 @@ def governing(settings: Settings, record: Record) -> Policy | None:
 
 def allowed(settings: Settings, namespace: str) -> bool:
     """True if the policy file lets targets be in this namespace."""
-    globs = settings.allowed_namespaces
-    return not globs or any(fnmatchcase(namespace, glob) for glob in globs)
+    return within(namespace, settings.allowed_namespaces or None)
 
 
 def ours(settings: Settings, labels: Mapping[str, str]) -> bool:
@@ -348,7 +346,7 @@ def _from_template(
 
 def _from_workload(name: str, kind: str, labels: Mapping[str, str]) -> TargetRef | Rejection | None:
     if kind.lower() in _PODS:
-        return Rejection(f"Label workload_type is {_short(kind)}, and a pod without an owner has no scale.")
+        return Rejection(f"Label workload_type is {quoted(kind)}, and a pod without an owner has no scale.")
     known = _KINDS.get(kind.lower())
     if known is None:
         # `Kind.group`; a custom kind without its group has to be looked up by discovery.
@@ -364,10 +362,10 @@ def _checked(known: tuple[str, str], name: str, labels: Mapping[str, str]) -> Ta
     namespace = labels.get("exported_namespace") or labels.get("namespace", "")
     kind, group = known
     if not namespace:
-        return Rejection(f"The alert names {kind} {_short(name)} and has no label 'namespace'.")
+        return Rejection(f"The alert names {kind} {quoted(name)} and has no label 'namespace'.")
     if known in _WITHOUT_SCALE:
         return Rejection(
-            f"{kind} {_short(name)} in namespace {_short(namespace)} cannot be scaled: "
+            f"{kind} {quoted(name)} in namespace {quoted(namespace)} cannot be scaled: "
             f"a {kind} has no replicas of its own."
         )
     return _legal(TargetRef(namespace, kind, name, group))
@@ -375,12 +373,7 @@ def _checked(known: tuple[str, str], name: str, labels: Mapping[str, str]) -> Ta
 
 def _legal(target: TargetRef) -> TargetRef | Rejection:
     if not templates.is_namespace(target.namespace):
-        return Rejection(f"{_short(target.namespace)} is not a legal Kubernetes namespace.")
+        return Rejection(f"{quoted(target.namespace)} is not a legal Kubernetes namespace.")
     if not templates.is_object_name(target.name):
-        return Rejection(f"{_short(target.name)} is not a legal name of a Kubernetes {target.kind}.")
+        return Rejection(f"{quoted(target.name)} is not a legal name of a Kubernetes {target.kind}.")
     return target
-
-
-def _short(text: str, limit: int = 80) -> str:
-    """The text quoted for a sentence, on one line and not endless: it comes from outside."""
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

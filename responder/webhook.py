@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from typing import Any, NoReturn
@@ -17,6 +16,7 @@ import jsonschema_rs
 import msgspec
 
 from responder.errors import ResponderError
+from responder.matchers import all_match, within
 from responder.model import Delivery, Notification
 from responder.policy import (
     Rejection,
@@ -104,7 +104,6 @@ def parse(
         sender=sender,
         namespaces=namespaces,
         receiver=payload.get("receiver", ""),
-        group_key=payload.get("groupKey", ""),
         truncated=int(payload.get("truncatedAlerts", 0)),
     )
     return Parsed(delivery, tuple(results), tuple(tests))
@@ -223,7 +222,7 @@ def _screen(
     if isinstance(target, Rejection):
         # A hold need not name a target of its own.
         return True, "" if alone else target.message
-    if target is not None and namespaces is not None and not _within(target.namespace, namespaces):
+    if target is not None and not within(target.namespace, namespaces):
         return True, f"this token may not reach targets in namespace {_quote(target.namespace)}"
     return True, ""
 
@@ -231,20 +230,12 @@ def _screen(
 def _may_stand(settings: Settings, labels: Mapping[str, str], namespaces: tuple[str, ...]) -> bool:
     """A limited sender's hold must be tied to its own namespaces; a heartbeat is for all of them."""
     heartbeat = settings.heartbeat
-    if heartbeat is not None and all(matcher.matches(labels) for matcher in heartbeat.matchers):
+    if heartbeat is not None and all_match(heartbeat.matchers, labels):
         return False
     if acts_on_node(settings, labels):
         return False  # pods of any namespace may run there
-    tied = all(
-        "namespace" in hold.equal
-        for hold in settings.holds
-        if all(matcher.matches(labels) for matcher in hold.matchers)
-    )
-    return tied and _within(labels.get("namespace", ""), namespaces)
-
-
-def _within(namespace: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(namespace, glob) for glob in globs)
+    tied = all("namespace" in hold.equal for hold in settings.holds if all_match(hold.matchers, labels))
+    return tied and within(labels.get("namespace", ""), namespaces)
 
 
 def _time(text: str) -> datetime:

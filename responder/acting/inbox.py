@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Protocol
 
 from responder import alerts
 from responder.errors import Conflict
+from responder.matchers import within
 from responder.model import Commit, Delivery, Notification, Record, Span, TargetRef
 from responder.policy import Rejection, Settings, acts_on_node, ours, policy_of, stands_alone, target_of
 
@@ -116,7 +116,7 @@ class Inbox:
             if target is None:
                 waiting.add(notification.fingerprint)
                 return False
-            if isinstance(target, TargetRef) and _may_reach(delivery, target):
+            if isinstance(target, TargetRef) and within(target.namespace, delivery.namespaces):
                 _, notifications, _ = batch.by_target.setdefault(target.key, (target, [], delivery))
                 notifications.append(notification)
         except Exception:
@@ -244,8 +244,3 @@ def wants_look(before: Record, after: Record, settings: Settings, now: datetime)
         if now - known.last_seen_at >= timeout or replace(known, last_seen_at=span.last_seen_at) != span:
             return True
     return False
-
-
-def _may_reach(delivery: Delivery, target: TargetRef) -> bool:
-    globs = delivery.namespaces
-    return globs is None or any(fnmatchcase(target.namespace, glob) for glob in globs)

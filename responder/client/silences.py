@@ -15,7 +15,7 @@ from responder.client.http import Api, segment
 from responder.client.overrides import author, end_options, ending, user, whole_id
 from responder.client.overrides_view import ends, short_id
 from responder.client.tables import Column, console, output_option, print_json, say, show, styled
-from responder.matchers import Matcher, parse
+from responder.matchers import Matcher, of_json, parse
 
 PATH = "/api/v2/silences"
 _COLUMNS = (
@@ -152,15 +152,7 @@ def _read(texts: Sequence[str]) -> tuple[Matcher, ...]:
 
 def _body(matchers: Sequence[Matcher], starts: datetime, ends: datetime, comment: str) -> dict[str, Any]:
     return {
-        "matchers": [
-            {
-                "name": matcher.name,
-                "value": matcher.value,
-                "isRegex": matcher.op in ("=~", "!~"),
-                "isEqual": matcher.op in ("=", "=~"),
-            }
-            for matcher in matchers
-        ],
+        "matchers": [matcher.as_json() for matcher in matchers],
         "startsAt": times.stamp(starts),
         "endsAt": times.stamp(ends),
         "comment": comment,
@@ -196,11 +188,4 @@ def _row(found: Any, now: datetime, out: Console) -> list[str | Text]:
 
 
 def _words(matchers: Sequence[Any]) -> str:
-    return ", ".join(
-        f'{each["name"]}{_op(each["isRegex"], each.get("isEqual", True))}"{each["value"]}"'
-        for each in matchers
-    )
-
-
-def _op(regex: bool, equal: bool) -> str:
-    return ("=~" if equal else "!~") if regex else ("=" if equal else "!=")
+    return ", ".join(str(of_json(each)) for each in matchers)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 
+from responder.matchers import within
 from responder.model import HistoryEntry, Reason, Record
 
 
@@ -51,7 +51,7 @@ class HistoryFilter:
             and self.name in ("", name)
             and self.reason in ("", stored.entry.reason.value)
             and (self.since is None or stored.entry.at >= self.since)
-            and (self.namespaces is None or any(fnmatchcase(namespace, glob) for glob in self.namespaces))
+            and within(namespace, self.namespaces)
         )
 
 

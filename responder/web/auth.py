@@ -14,12 +14,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
 
 from responder.errors import ConfigError
+from responder.matchers import within
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Identity:
         return role in _ALLOWS[self.role]
 
     def may_reach(self, namespace: str) -> bool:
-        return self.namespaces is None or any(fnmatchcase(namespace, glob) for glob in self.namespaces)
+        return within(namespace, self.namespaces)
 
 
 LOCAL = Identity("local", Role.OPERATOR)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from responder.matchers import quoted
 from responder.templates import is_namespace, is_object_name
 from responder.web.problems import BadRequest
 
@@ -52,14 +53,14 @@ def find(text: str, known: Iterable[str]) -> Found:
     if len(parts) == 3:
         return _whole(parts[0], parts[1], parts[2], keys)
     if len(parts) > 3 or not all(parts):
-        raise BadRequest(f"target: {_short(text)} is no target; write namespace/kind/name")
+        raise BadRequest(f"target: {quoted(text)} is no target; write namespace/kind/name")
     meant = [key for key in keys if _fits(key, parts)]
     if len(meant) == 1:
         return Found(meant[0], True)
     if meant:
         many = " and ".join(meant[:_NEAR])
         raise BadRequest(
-            f"target: {_short(text)} may be {many}; write namespace/kind/name", 409, meant[:_NEAR]
+            f"target: {quoted(text)} may be {many}; write namespace/kind/name", 409, meant[:_NEAR]
         )
     raise not_known(text, keys)
 
@@ -70,7 +71,7 @@ def not_known(text: str, keys: Sequence[str], key: str = "target: ") -> BadReque
     hint = f"; did you mean {close[0]}?" if close else ""
     if not close and text.count("/") < 2:
         hint = "; write namespace/kind/name"
-    return BadRequest(f"{key}no target {_short(text)} is known{hint}", 404, close)
+    return BadRequest(f"{key}no target {quoted(text)} is known{hint}", 404, close)
 
 
 def near(text: str, keys: Sequence[str]) -> list[str]:
@@ -95,20 +96,16 @@ def _whole(namespace: str, kind: str, name: str, keys: Sequence[str]) -> Found:
         if key in keys:
             return Found(key, True)
     if not is_namespace(namespace):
-        raise BadRequest(f"target: {_short(namespace)} is not a legal Kubernetes namespace")
+        raise BadRequest(f"target: {quoted(namespace)} is not a legal Kubernetes namespace")
     if not _KIND.fullmatch(spelling):
         raise BadRequest(
-            f"target: {_short(kind)} is no kind; write it like deployment or rollout.argoproj.io"
+            f"target: {quoted(kind)} is no kind; write it like deployment or rollout.argoproj.io"
         )
     if not is_object_name(name):
-        raise BadRequest(f"target: {_short(name)} is not a legal name of a Kubernetes object")
+        raise BadRequest(f"target: {quoted(name)} is not a legal name of a Kubernetes object")
     return Found(f"{namespace}/{spelling}/{name}", False)
 
 
 def _fits(key: str, parts: Sequence[str]) -> bool:
     namespace, _, name = key.split("/", 2)
     return [namespace, name][-len(parts) :] == list(parts)
-
-
-def _short(text: str, limit: int = 80) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -98,15 +98,7 @@ def _silence(given: dict[str, str]) -> dict[str, Any]:
     except ValueError as error:
         raise BadRequest(f"matchers: {str(error).rstrip('.')}") from None
     body = {
-        "matchers": [
-            {
-                "name": each.name,
-                "value": each.value,
-                "isRegex": each.op in ("=~", "!~"),
-                "isEqual": each.op in ("=", "=~"),
-            }
-            for each in matchers
-        ],
+        "matchers": [each.as_json() for each in matchers],
         "startsAt": stamp(now),
         "endsAt": until,
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from responder.matchers import Matcher, parse
+from responder.matchers import Matcher, of_json, parse
 from responder.model import Silence
 from responder.web.answers import answer, tagged
 from responder.web.app import identity, needs, services
@@ -27,8 +27,6 @@ silences = Blueprint("silences", __name__, url_prefix="/api/v2")
 FORM = Form("silence")
 SHOWN_EXPIRED = timedelta(hours=120)
 """How long Alertmanager shows a silence after its end, by default."""
-_OPS = {(False, True): "=", (False, False): "!=", (True, True): "=~", (True, False): "!~"}
-"""By isRegex and isEqual."""
 _ORDER = {"active": 0, "pending": 1, "expired": 2}
 
 
@@ -104,15 +102,7 @@ def silence_view(silence: Silence, now: datetime) -> dict[str, Any]:
     return {
         "id": silence.id,
         "status": {"state": _state(silence, now)},
-        "matchers": [
-            {
-                "name": matcher.name,
-                "value": matcher.value,
-                "isRegex": matcher.op in ("=~", "!~"),
-                "isEqual": matcher.op in ("=", "=~"),
-            }
-            for matcher in map(parse, silence.matchers)
-        ],
+        "matchers": [matcher.as_json() for matcher in map(parse, silence.matchers)],
         "startsAt": stamp(silence.starts_at),
         "endsAt": stamp(silence.ends_at),
         "updatedAt": stamp(silence.updated_at),
@@ -147,7 +137,7 @@ def _asked(body: Mapping[str, Any], now: datetime) -> Silence:
 
 def _matcher(index: int, given: Mapping[str, Any]) -> Matcher:
     try:
-        return Matcher(given["name"], _OPS[given["isRegex"], given.get("isEqual", True)], given["value"])
+        return of_json(given)
     except ValueError as error:
         raise BadRequest(f"matchers[{index}]: {str(error).rstrip('.')}") from None
 
