@@ -67,7 +67,7 @@ _AFTER_FAULT = timedelta(minutes=1)
 _CLOCK_SET = 5.0
 """Seconds by which wall and monotonic clock part when somebody has set the former."""
 _REMATCH_TRIES = 20
-_QUIET = frozenset({Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.UNCLAIMED, None})
+_AT_REST = frozenset({Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.UNCLAIMED, None})
 """Looks that no pause, freeze or silence would have changed."""
 _TOLD_OTHERWISE = frozenset(
     {
@@ -82,9 +82,10 @@ _TOLD_OTHERWISE = frozenset(
         Reason.WRITE_CONFLICT,
     }
 )
-"""Failures have a backoff of their own, and what nothing claims is nobody's business."""
+"""Reasons that bring their own next look: failures have a backoff, and what nothing claims waits for a reload."""
 _UNTOLD = timedelta(minutes=1)
-_UNTOLD_QUIET = timedelta(minutes=5)
+"""For so long at most, what tells nobody goes unseen: annotations on namespaces, and targets that no watch may show."""
+_UNTOLD_AT_REST = timedelta(minutes=5)
 _UNTOLD_PER_SECOND = 20
 """The price of noticing what no watch tells: at most so many looks a second, over all targets."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -290,7 +291,11 @@ class Actor:
         self._counts.clear()
         for record, _ in self._store.records():
             self._take_up(record, now, at_once)
-            if record.verdict is not None and record.verdict.reason not in _QUIET and record.failure is None:
+            if (
+                record.verdict is not None
+                and record.verdict.reason not in _AT_REST
+                and record.failure is None
+            ):
                 soon += _SPREAD
                 self._schedule.wake(record.target.key, soon)
             beat()
@@ -307,13 +312,13 @@ class Actor:
         elif at_once:
             self._schedule.wake(key, now)
         elif verdict.reason not in _TOLD_OTHERWISE:
-            latest = now + _UNTOLD_QUIET * (zlib.crc32(key.encode()) % 100 + 1) / 100
+            latest = now + _UNTOLD_AT_REST * (zlib.crc32(key.encode()) % 100 + 1) / 100
             self._schedule.wake(key, min(verdict.look_again_at or latest, latest))
         elif verdict.look_again_at is not None:
             self._schedule.wake(key, verdict.look_again_at)
 
     def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
-        """Match all known alerts anew, and look at every target whose record or failure that touches."""
+        """Match all known alerts anew and look at every target; when taking up the work, at those only that it changes."""
         first, self._generation = self._generation < 0, self._settings.generation
         self._budget.limit(settings.budgets)
         for record, version in self._store.records():
@@ -377,7 +382,7 @@ class Actor:
         return [
             key
             for key, reason in list(self._reasons.items())
-            if (orders or reason not in _QUIET) and _may_bind(override, key)
+            if (orders or reason not in _AT_REST) and _may_bind(override, key)
         ]
 
     def _silenced(self, silence: Silence) -> list[str]:
@@ -460,12 +465,10 @@ class Actor:
         return self._no_later_than(look, now)
 
     def _no_later_than(self, look: Look, now: datetime) -> datetime | None:
-        """When to look again, though nothing is due: annotations on a namespace tell nobody, nor do targets that
-        must not be watched.
-        """
+        """When to look again, though nothing is due: see `_UNTOLD`."""
         if look.reason is None or look.reason in _TOLD_OTHERWISE:
             return look.look_again_at
-        wait = _UNTOLD_QUIET if look.reason in _QUIET else _UNTOLD
+        wait = _UNTOLD_AT_REST if look.reason in _AT_REST else _UNTOLD
         latest = now + max(wait, timedelta(seconds=len(self._reasons) / _UNTOLD_PER_SECOND))
         return latest if look.look_again_at is None else min(look.look_again_at, latest)
 

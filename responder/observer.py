@@ -10,7 +10,7 @@ from responder.model import Failure, HistoryEntry, Intent, Outcome, Reason, Reco
 log = logging.getLogger(__name__)
 decisions = logging.getLogger("responder.audit.decisions")
 
-_QUIET = frozenset(
+_ROUTINE = frozenset(
     {Reason.NOTHING_FIRING, Reason.ALREADY_THERE, Reason.COOLDOWN, Reason.STABILIZED, Reason.RATE_LIMITED}
 )
 """Holds that come and go with every episode: no news on the target itself."""
@@ -40,10 +40,11 @@ _TOLD_BY_FAILED = frozenset(
         Reason.UNCLAIMED,
     }
 )
+"""Failures have an Event of their own, and of what nothing claims none is wanted."""
 
 
 class Events(Protocol):
-    """Where the targets are: an Event on one is best effort and never blocks."""
+    """Who leaves Events on targets: best effort, and never blocking."""
 
     def tell(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str = "Normal") -> None: ...
 
@@ -117,7 +118,7 @@ def _is_news(entry: HistoryEntry) -> bool:
         return entry.outcome in (Outcome.UNCERTAIN, Outcome.DRY_RUN)
     if entry.target.startswith("/"):
         return False  # a node: it bears a note itself
-    return entry.desired == entry.current and entry.reason not in _QUIET | _TOLD_BY_FAILED
+    return entry.desired == entry.current and entry.reason not in _ROUTINE | _TOLD_BY_FAILED
 
 
 def called(method: str, result: str, seconds: float) -> None:  # noqa: ARG001 - what the client tells
