@@ -318,7 +318,7 @@ class Actor:
             self._schedule.wake(key, verdict.look_again_at)
 
     def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
-        """Match all known alerts anew and look at every target; when taking up the work, at those only that it changes."""
+        """Match all known alerts anew, and look at every target; at first, only at those that it changes."""
         first, self._generation = self._generation < 0, self._settings.generation
         self._budget.limit(settings.budgets)
         for record, version in self._store.records():
