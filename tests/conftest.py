@@ -1,4 +1,4 @@
-"""Shared by all tests: hypothesis profiles. HYPOTHESIS_PROFILE=soak runs the long ones by hand."""
+"""Shared by all tests: surroundings, and hypothesis profiles. HYPOTHESIS_PROFILE=soak runs the long ones by hand."""
 
 import os
 import signal
@@ -11,6 +11,15 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("ci"), max_examples=50_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# What stands around the tests must not matter to them: a terminal's nature, somebody's cluster, a proxy.
+AROUND = (
+    "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE",
+    "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT",
+)  # fmt: skip
+for name in AROUND:
+    os.environ.pop(name, None)
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
 
 # A shell's background job and nohup ignore these, and what a test starts and then interrupts would too.
 for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
