@@ -151,13 +151,14 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
     """The list of targets; with what is wrong with a form that was sent, and what was in it."""
     own, now = services(), datetime.now(UTC)
     wanted = {key: request.args.get(key, "") for key in ("q", "state", "namespace")}
-    seen = [row for row in board().rows() if identity().may_reach(row.namespace)]
+    who = identity()
+    seen = [row for row in board().rows() if who.may_reach(row.namespace)]
     near = [row for row in seen if _fits(row, wanted["q"], wanted["namespace"])]
     found = [row for row in near if wanted["state"] in ("", row.state)]
     first = _page(len(found)) * PER_PAGE
     binding = overrides.visible(own.store.overrides())
     shown = found[first : first + PER_PAGE]
-    history = own.store.history(HistoryFilter(namespaces=identity().namespaces), limit=2 * LAST_DECISIONS)
+    history = own.store.history(HistoryFilter(namespaces=who.namespaces), limit=2 * LAST_DECISIONS)
     view = {
         "targets": [_row_view(row, binding, now) for row in shown],
         "counts": counted(near),
@@ -309,6 +310,8 @@ def _done(now: datetime) -> str:
 def _fits(row: Row, text: str, namespace: str) -> bool:
     if namespace and row.namespace != namespace:
         return False
+    if not text:
+        return True
     words = f"{row.key} {row.state} {row.reason} {row.policy} {' '.join(row.firing)}".lower()
     return all(word in words for word in text.lower().split())
 
