@@ -147,6 +147,8 @@ class Connection:
         response = self._open(call, silence)
         self._watches.add(response)
         try:
+            if self._closed.is_set():  # while it was being opened, so `close` could not end it
+                raise _stopping(doing)
             if response.status != 200:
                 raise _refusal(response, call, time.monotonic() + self.timeout)
             yield from _lines(response, self._closed)
@@ -257,7 +259,7 @@ class Connection:
                 kind="rate_limit",
             )
         if (wait and self._closed.wait(wait)) or self._closed.is_set():
-            raise TransientError(f"Cannot {doing}: the service is stopping.", kind="stopping")
+            raise _stopping(doing)
 
     def _reread(self, used: Any) -> bool:
         """Read the configuration again; True if the caller should try with what is there now."""
@@ -295,6 +297,10 @@ def _wait(state: tenacity.RetryCallState) -> float:
     told = error.retry_after if isinstance(error, TransientError) else None
     seconds = float(_backoff(state))
     return seconds if told is None else max(seconds, told * random.uniform(1.0, 1.1))  # noqa: S311
+
+
+def _stopping(doing: str) -> TransientError:
+    return TransientError(f"Cannot {doing}: the service is stopping.", kind="stopping")
 
 
 def _refusal(response: urllib3.HTTPResponse, call: Call, until: float) -> ResponderError:

@@ -129,9 +129,15 @@ class Mirror(Generic[T]):
         except PermanentError as error:
             self._lose(error)
             return _REFUSED_SECONDS
+        except TransientError as error:
+            if error.kind == "stopping":
+                self._stop.set()  # also of a mirror that was begun while all the others were being stopped
+                return 0.0
+            _log.info("%s", error)
+            return self._pace.failed(error.retry_after)
         except ResponderError as error:
             _log.info("%s", error)
-            return self._pace.failed(error.retry_after if isinstance(error, TransientError) else None)
+            return self._pace.failed()
         except Exception:  # noqa: BLE001 - whatever it is, the thread must live to list again
             _log.exception("The mirror of %s lists again.", self._words)
             self._version = ""

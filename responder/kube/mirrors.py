@@ -1,6 +1,7 @@
 """Which mirrors there are: one for the whole cluster where the rights allow, else one per namespace asked for."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 _MOST_NAMESPACES = 50
 """Each namespace costs a thread and a connection per resource; beyond these, reads do."""
+_IDLE_SECONDS = 1800.0
+"""A namespace that nobody has asked for so long makes room for another: namespaces come and go."""
+_MOST_BEFORE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,43 @@ class _Scoped(Generic[T, V]):
         self._all = make("")
         self._all.mirror.start()
         self._namespaces: dict[str, _Kept[T, V]] = {}
+        self._asked: dict[str, float] = {}
 
     def view(self, namespace: str) -> V | None:
         """What is kept of a namespace, or of the cluster for ""; None while that is not current."""
         if self._all.mirror.current:
+            if self._namespaces:
+                self._drop_all()
             return self._all.view
         if not namespace or not self._all.mirror.refused:
             return None
         with self._lock:
             kept = self._namespaces.get(namespace)
-            if kept is None and len(self._namespaces) < _MOST_NAMESPACES:
+            if kept is None and self._has_room():
                 kept = self._namespaces[namespace] = self._make(namespace)
                 kept.mirror.start()
+            if kept is not None:
+                self._asked[namespace] = time.monotonic()
         return kept.view if kept is not None and kept.mirror.current else None
+
+    def _has_room(self) -> bool:
+        if len(self._namespaces) < _MOST_NAMESPACES:
+            return True
+        idle = min(self._asked, key=self._asked.__getitem__)
+        if time.monotonic() - self._asked[idle] < _IDLE_SECONDS:
+            return False
+        self._drop(idle)
+        return True
+
+    def _drop(self, namespace: str) -> None:
+        self._namespaces.pop(namespace).mirror.stop()
+        del self._asked[namespace]
+
+    def _drop_all(self) -> None:
+        """The right to the whole cluster has been given meanwhile."""
+        with self._lock:
+            for namespace in tuple(self._namespaces):
+                self._drop(namespace)
 
     def stop(self) -> None:
         with self._lock:
@@ -96,7 +124,8 @@ class Mirrors:
         kind = self._kind(resource)
         view = kind.scoped.view(ref.namespace)
         if view is None:
-            kind.before.add((ref.namespace, ref.name))
+            if len(kind.before) < _MOST_BEFORE:
+                kind.before.add((ref.namespace, ref.name))
             return None
         return view.get(ref.namespace, ref.name)
 

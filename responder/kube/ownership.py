@@ -20,6 +20,7 @@ _FRESH_SECONDS = 10.0
 """An autoscaler that appears is noticed after so long at most."""
 _OWNER_SECONDS = 300.0
 """What an owner of some uid is owned by hardly ever changes."""
+_MOST_LISTED = 20_000
 _DEEPEST = 8
 
 
@@ -111,6 +112,8 @@ class Owners:
         if listed is None or now - listed.at >= _FRESH_SECONDS:
             listed = _Listed(self._list(kind, namespace), now)
             with self._lock:
+                if len(self._listed) >= _MOST_LISTED:
+                    self._listed.clear()
                 self._listed[key] = listed
         return None if listed.owners is None else listed.owners.get(target, "")
 

@@ -28,6 +28,7 @@ _NAMESPACE_PATIENCE = 55.0
 """So much older it may be for a look that comes to nothing: what acts reads it anew."""
 _NAMESPACE_FORBIDDEN_SECONDS = 60.0
 _KEPT_DETAILS = 20_000
+_MOST_NAMESPACES = 20_000
 _MOST_NAMESPACES = 10_000
 """Alerts name them, so not all of them need exist."""
 
@@ -164,7 +165,8 @@ class Workloads:
             return known[0]
         try:
             doing = f"read namespace {name}"
-            meta = self._connection.get(f"/api/v1/namespaces/{name}", _Namespace, doing).metadata
+            read = self._connection.get(f"/api/v1/namespaces/{name}", _Namespace, doing).metadata
+            meta = Meta(name=name, annotations=read.annotations, deletion_timestamp=read.deletion_timestamp)
             until = now + _NAMESPACE_SECONDS
         except PermanentError as error:
             forbidden = error.reason is Reason.FORBIDDEN
@@ -174,6 +176,8 @@ class Workloads:
             if known is None:
                 raise
             meta, until = known[0], now + 1.0
+        if len(self._namespaces) >= _MOST_NAMESPACES:
+            self._namespaces.clear()
         if len(self._namespaces) >= _MOST_NAMESPACES:
             self._namespaces.clear()
         self._namespaces[name] = (meta, until)
