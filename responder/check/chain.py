@@ -15,6 +15,8 @@ from responder.policy import Hold, NodeTrigger, Policy, Settings, Trigger
 from responder.rules import Group, Rule
 
 SCALES = ("scale_up", "scale_down")
+PLACED = "x"
+"""What stands for a label's value where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,9 @@ class Fate:
     """What the alert's labels are when it does."""
 
     @property
-    def scales(self) -> bool:
-        return isinstance(self.trigger, Trigger)
+    def direction(self) -> Direction | None:
+        """Which way it scales; None where it does not."""
+        return self.trigger.scale.direction if isinstance(self.trigger, Trigger) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Alert:
     @property
     def scaling(self) -> bool:
         """Whether it means to change replicas, or would."""
-        return self.action in SCALES or any(fate.scales for fate in self.fates)
+        return self.action in SCALES or any(fate.direction for fate in self.fates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +206,7 @@ def _rest(labels: Labels, taken: Sequence[Matcher]) -> Labels:
     open_ones = [matcher for matcher in taken if truth((matcher,), labels) is Truth.MAYBE]
     if len(open_ones) != 1:
         return labels
-    [one] = open_ones
-    opposite = {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}[one.op]
-    return assume(labels, (Matcher(one.name, opposite, one.value),))
+    return assume(labels, (routes.opposite(open_ones[0]),))
 
 
 def _quoted(text: str) -> str:
@@ -220,6 +221,11 @@ def placeholders(text: str) -> list[templates.Placeholder]:
         return [part for part in templates.parse(text) if isinstance(part, templates.Placeholder)]
     except ValueError:
         return []
+
+
+def parseable(query: str) -> str:
+    """A query template with a word in each of its places, for a parser that knows no templates."""
+    return "".join(part if isinstance(part, str) else PLACED for part in templates.parse(query))
 
 
 def target_words(fate: Fate) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from responder.check import places
 from responder.check.chain import Alert, Chain, Fate
 from responder.check.findings import Finding, warning
-from responder.model import Direction
+from responder.model import Direction, ScaleType
 from responder.policy import Policy, Trigger
 
 
@@ -39,7 +39,7 @@ def _steps(fate: Fate, direction: Direction) -> bool:
     trigger = fate.trigger
     if not isinstance(trigger, Trigger) or trigger.scale.direction is not direction:
         return False
-    return trigger.scale.type in ("Pods", "Percent") and trigger.max_steps != 1
+    return trigger.scale.type in (ScaleType.PODS, ScaleType.PERCENT) and trigger.max_steps != 1
 
 
 def _short(

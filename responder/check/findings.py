@@ -1,5 +1,6 @@
 """What a check finds: one sentence, where it stands, and the mend."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,7 +35,7 @@ def in_order(findings: list[Finding]) -> list[Finding]:
     )
 
 
-def failing(findings: list[Finding]) -> bool:
+def failing(findings: Sequence[Finding]) -> bool:
     """Whether any of them is more than a note."""
     return any(finding.severity is not Severity.NOTE for finding in findings)
 

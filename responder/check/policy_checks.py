@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from responder.check import places
-from responder.check.chain import SCALES, Alert, Chain, Fate, in_file_order, placeholders
+from responder.check.chain import SCALES, Alert, Chain, Fate, in_file_order, parseable, placeholders
 from responder.check.expressions import matchers_of, parse, selectors
 from responder.check.findings import Finding, error, note, warning
 from responder.check.labels import assume
@@ -139,9 +139,8 @@ def _value(chain: Chain, alert: Alert, fate: Fate, trigger: Trigger) -> Iterator
 
 
 def _asked(query: str) -> Iterator[tuple[str, list[str]]]:
-    text = re.sub(r"\{\{[^}]*\}\}", "x", query)
     try:
-        for selector in selectors(parse(text)):
+        for selector in selectors(parse(parseable(query))):
             if selector.name:
                 yield selector.name, [matcher.name for matcher in matchers_of(selector) if matcher.op == "="]
     except ValueError:
@@ -206,7 +205,7 @@ def _zero(chain: Chain, policy: Policy) -> Iterator[Finding]:
     ups = [
         alert
         for alert in chain.alerts
-        if any(_goes_up(fate) for fate in alert.fates if fate.policy is policy)
+        if any(fate.direction is Direction.UP for fate in alert.fates if fate.policy is policy)
     ]
     if not downs or any(_survives(chain, alert) for alert in ups):
         return
@@ -220,10 +219,6 @@ def _zero(chain: Chain, policy: Policy) -> Iterator[Finding]:
         " own pods, of which there are then none.",
         "set minReplicas: 1, or add an up alert on what waits elsewhere, such as a gateway's queue",
     )
-
-
-def _goes_up(fate: Fate) -> bool:
-    return isinstance(fate.trigger, Trigger) and fate.trigger.scale.direction is Direction.UP
 
 
 def _survives(chain: Chain, alert: Alert) -> bool:

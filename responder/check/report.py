@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from responder.check.chain import Link
-from responder.check.findings import Finding, Severity
+from responder.check.findings import Finding, Severity, failing
 from responder.client.tables import Column, clean, console, show, styled
 from responder.deciding.words import count
 
@@ -73,7 +73,7 @@ def summary(findings: Sequence[Finding]) -> str:
 def as_json(findings: Sequence[Finding], links: Sequence[Link], **more: Any) -> dict[str, Any]:
     """For programs: keys as in the HTTP API, in camelCase."""
     return {
-        "ok": not any(finding.severity is not Severity.NOTE for finding in findings),
+        "ok": not failing(findings),
         "findings": [asdict(finding) for finding in findings],
         "chain": [_camel(asdict(link)) for link in links],
         **more,

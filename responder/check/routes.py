@@ -123,7 +123,7 @@ def _match(route: Route, labels: Labels, certain: bool) -> list[Taken]:
         elif not child.go_on:
             perhaps_kept = True
             if len(child.matchers) == 1:
-                rest = assume(rest, (_opposite(child.matchers[0]),))
+                rest = assume(rest, (opposite(child.matchers[0]),))
                 if impossible(rest):
                     return found
     if not taken:
@@ -131,7 +131,8 @@ def _match(route: Route, labels: Labels, certain: bool) -> list[Taken]:
     return found
 
 
-def _opposite(matcher: Matcher) -> Matcher:
+def opposite(matcher: Matcher) -> Matcher:
+    """The matcher that holds where this one does not."""
     return Matcher(matcher.name, {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}[matcher.op], matcher.value)
 
 

@@ -8,6 +8,7 @@ from responder.check.chain import Alert, Chain
 from responder.check.expressions import Comparison, comparisons, parse
 from responder.check.findings import Finding, error, warning
 from responder.check.labels import overlap
+from responder.model import Direction
 from responder.rules import Rule
 
 _VALUE = re.compile(r"\{\{[^}]*(?:\$value|\.Value)\b")
@@ -26,7 +27,7 @@ def check(chain: Chain) -> Iterator[Finding]:
             yield from _value_in_label(chain, alert)
             yield from _replica_label(chain, alert)
             yield from _unknown_action(chain, alert)
-        if alert.action == "scale_down" or any(_down(alert)):
+        if alert.action == "scale_down" or any(fate.direction is Direction.DOWN for fate in alert.fates):
             yield from _kept_firing(chain, alert)
     yield from _hysteresis(chain)
     yield from _same_name(chain)
@@ -81,12 +82,6 @@ def _unknown_action(chain: Chain, alert: Alert) -> Iterator[Finding]:
             f"{alert.name} has the action {alert.action}, which the shipped policies and routes do not know.",
             f"write one of {', '.join(_ACTIONS)}",
         )
-
-
-def _down(alert: Alert) -> Iterator[bool]:
-    for fate in alert.fates:
-        scale = getattr(fate.trigger, "scale", None)
-        yield scale is not None and scale.direction == "Down"
 
 
 def _kept_firing(chain: Chain, alert: Alert) -> Iterator[Finding]:

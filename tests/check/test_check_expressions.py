@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from responder import rules
+from responder.check.chain import parseable
 from responder.check.expressions import Comparison, Records, comparisons, parse
 
 RULES = """
@@ -150,3 +151,9 @@ def test_what_an_alert_compares(expr: str, expected: list[Comparison]) -> None:
 def test_which_alerts_can_fire_without_pods(expr: str, survives: bool) -> None:
     """What pods and their GPUs measure is gone with them; a gateway's queue is not."""
     assert RECORDS.survives_zero(parse(expr)) is survives
+
+
+@pytest.mark.parametrize("place", ["{{ $labels.ns }}", "{{$labels.ns}}", "{{  $labels.ns}}"])
+def test_a_template_is_read_however_its_places_are_written(place: str) -> None:
+    """A policy file may have any spaces there, and a query that cannot be read would be passed over unseen."""
+    assert parseable(f'sum(a{{namespace="{place}"}})') == 'sum(a{namespace="x"})'

@@ -95,11 +95,9 @@ def silences(server: Server, built: Chain) -> Iterator[Finding]:
         return
     names = {alert.name for alert in built.scaling}
     for each in active:
-        wanted = [
-            m for m in each.get("matchers", ()) if m.get("name") == "alertname" and not m.get("isRegex")
-        ]
-        about = next((m["value"] for m in wanted if m["value"] in names), "")
-        about = about or next((m["value"] for m in each["matchers"] if m["value"] in chain.SCALES), "")
+        matchers = [(m.get("name"), m.get("value")) for m in each.get("matchers", ()) if not m.get("isRegex")]
+        about = next((value for name, value in matchers if name == "alertname" and value in names), "")
+        about = about or next((value for _, value in matchers if value in chain.SCALES), "")
         if about:
             who, why = each.get("createdBy") or "nobody named", each.get("comment", "")
             said = f"A silence by {who} keeps {about} away: {why}."

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from responder.check.chain import Alert, Chain, Fate, placeholders
+from responder.check.chain import PLACED, Alert, Chain, Fate, parseable
 from responder.check.doctor.prometheus import query
 from responder.check.doctor.servers import Server, Unanswered
 from responder.check.expressions import parse, selectors
@@ -114,14 +114,10 @@ def _asked(fate: Fate) -> Iterator[tuple[str, set[str], str]]:
     source = fate.trigger.scale.value_from if isinstance(fate.trigger, Trigger) else None
     if source is None or not source.query or fate.trigger is None:
         return
-    text = source.query
-    for part in placeholders(text):
-        for form in (f"{{{{ ${part.source}.{part.name} }}}}", f"{{{{${part.source}.{part.name}}}}}"):
-            text = text.replace(form, "x")
     try:
-        for selector in selectors(parse(text)):
+        for selector in selectors(parse(parseable(source.query))):
             if selector.name:
-                labels = {matcher.name for matcher in selector.matchers.matchers if matcher.value == "x"}
+                labels = {matcher.name for matcher in selector.matchers.matchers if matcher.value == PLACED}
                 yield str(selector.name), labels, fate.trigger.name
     except ValueError:
         return
