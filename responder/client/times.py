@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from responder.deciding import words
 from responder.web import ages
 
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -107,8 +108,7 @@ def absolute(at: datetime | None, then: datetime) -> str:
         return "-"
     if _is_forever(at):
         return "never"
-    at = at.astimezone(UTC)
-    return f"{at:%H:%M:%SZ}" if at.date() == then.astimezone(UTC).date() else f"{at:%Y-%m-%d %H:%M:%SZ}"
+    return words.moment(at.astimezone(UTC), then.astimezone(UTC))
 
 
 def both(at: datetime | None, then: datetime) -> str:

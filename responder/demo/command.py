@@ -3,7 +3,6 @@
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -110,7 +109,7 @@ def _watch(parts: Demo, console: Console) -> None:
 def _conclude(console: Console, facts: Facts, started_at: int, *, interrupted: bool, directory: Path) -> int:
     found = problems(facts, started_at)
     console.print()
-    for line in lines(replace(facts), found):
+    for line in lines(facts, found):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"logs                 {directory}", highlight=False, soft_wrap=True)
     if interrupted:

@@ -1,1 +1,1 @@
-""""""
+"""The HTTP API and the page: parse, authorise, call, serialise."""

@@ -17,10 +17,11 @@ from markupsafe import Markup
 from pygal.style import Style  # type: ignore[import-untyped]
 
 from responder.alerting.spans import Condition, condition
-from responder.model import HistoryEntry, Outcome, Record
+from responder.model import Outcome, Record
 from responder.policy import Timing
 from responder.web.page_words import Line
 from responder.web.utilization import Series
+from responder.web.views import ready_of
 
 # pygal leaves an import hook behind, for plugins of its own, of a kind that Python 3.11 warns about at each import.
 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
@@ -68,7 +69,7 @@ def timeline(
         replicas.append((entry.at, entry.current))
         if line.outcome is Outcome.APPLIED:
             replicas.append((line.took_at, entry.desired))
-    ready = [(entry.at, value) for entry in entries if (value := _ready(entry)) is not None]
+    ready = [(entry.at, value) for entry in entries if (value := ready_of(entry)) is not None]
     wanted = [(entry.at, entry.desired) for entry in entries]
     lanes = lanes_of(record, timing, start, now)
     known = [*(value for _, value in (*replicas, *ready, *wanted)), record.replicas or 0, 1]
@@ -212,13 +213,6 @@ def _tidied(chart: Any) -> ET.Element:
 
 def _unwanted(node: ET.Element) -> bool:
     return node.tag in ("defs", "title", "style", "script") or "tooltip" in node.get("class", "").split("-")
-
-
-def _ready(entry: HistoryEntry) -> int | None:
-    observed: Any = entry.inputs.get("observed")
-    pods = observed.get("pods") if isinstance(observed, dict) else None
-    found = pods.get("ready") if isinstance(pods, dict) else None
-    return found if isinstance(found, int) else None
 
 
 def _short(name: str) -> str:

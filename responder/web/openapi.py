@@ -195,9 +195,9 @@ def refuse_undescribed() -> None:
     rule = request.url_rule
     if rule is None or not rule.rule.startswith(_OURS):
         return
-    path = rule.rule.replace("<", "{").replace(">", "}")
+    asked = rule.rule.replace("<", "{").replace(">", "}")
     method = {"HEAD": "get"}.get(request.method, request.method.lower())
-    operation = next((each for each in OPERATIONS if (each.method, each.path) == (method, path)), None)
+    operation = next((each for each in OPERATIONS if (each.method, each.path) == (method, asked)), None)
     if operation is not None:
         refuse_unknown([each["name"] for each in operation.parameters if each["in"] == "query"])
 

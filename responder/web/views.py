@@ -126,17 +126,23 @@ def _inputs(entry: HistoryEntry) -> dict[str, Any]:
 
 def moment_view(entry: HistoryEntry) -> dict[str, Any]:
     """One moment of a target's timeline. `ready` is None where history does not say it."""
-    observed = entry.inputs.get("observed")
-    pods = observed.get("pods") if isinstance(observed, dict) else None
     return {
         "at": stamp(entry.at),
         "current": entry.current,
         "desired": entry.desired,
-        "ready": pods.get("ready") if isinstance(pods, dict) else None,
+        "ready": ready_of(entry),
         "reason": entry.reason.value,
         "message": entry.message,
         "outcome": entry.outcome.value if entry.outcome else None,
     }
+
+
+def ready_of(entry: HistoryEntry) -> int | None:
+    """How many were ready when it was decided; None where history does not say it."""
+    observed: Any = entry.inputs.get("observed")
+    pods = observed.get("pods") if isinstance(observed, dict) else None
+    found = pods.get("ready") if isinstance(pods, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def override_view(override: Override, now: datetime) -> dict[str, Any]:
