@@ -282,6 +282,16 @@ class TestInbox:
         store.inbox(10)
         assert store.summary(NOW, TTL).inbox == 0
 
+    @pytest.mark.parametrize(
+        ("name", "part"),
+        [("gpu-responder-inbox-0000000000001-ab-0-of-1", "inbox"), ("gpu-responder-standing-3", "standing")],
+    )
+    def test_what_cannot_be_read_is_named(self, store: KubernetesStore, name: str, part: str) -> None:
+        """All that follows waits for it, so whoever reads this must know what to delete."""
+        store.maps.create(name, part, binary={"deliveries": b"junk"})
+        with pytest.raises(StoreUnavailable, match=rf"ConfigMap gpu/{name} holds .* delete it"):
+            store.inbox(10) if part == "inbox" else store.standing()
+
     def test_a_backlog_comes_in_its_order(self, store: KubernetesStore) -> None:
         """More than is read at once come all, oldest first, and the store says that there are more."""
         for number in range(120):

@@ -306,7 +306,7 @@ class TestVersions:
         path = tmp_path / "store.db"
         with contextlib.closing(sqlite3.connect(path)) as other, other:
             other.execute("CREATE TABLE photos (x)")
-        with pytest.raises(ConfigError, match="database of another program: name another path with --store"):
+        with pytest.raises(ConfigError, match=rf"{path}: .* another program: name another path with --store"):
             SqliteStore(path)
         with contextlib.closing(sqlite3.connect(path)) as other:
             assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == ["photos"]

@@ -61,7 +61,7 @@ def migrate(connection: sqlite3.Connection, path: Path, cluster: str) -> None:
 
     Raises ConfigError if it is newer than this release, or another cluster's. The caller holds the lock.
     """
-    found = version(connection)
+    found = _version(connection, path)
     if found > len(MIGRATIONS):
         raise ConfigError(
             f"{path}: the database has version {found} and this release knows up to {len(MIGRATIONS)}: "
@@ -74,7 +74,7 @@ def migrate(connection: sqlite3.Connection, path: Path, cluster: str) -> None:
     _claim(connection, path, cluster)
 
 
-def version(connection: sqlite3.Connection) -> int:
+def _version(connection: sqlite3.Connection, path: Path) -> int:
     """The database's version; 0 when it is empty. Raises ConfigError if it is somebody else's."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -83,7 +83,7 @@ def version(connection: sqlite3.Connection) -> int:
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         if row is not None:
             return int(row[0])
-    raise ConfigError("the file is a database of another program: name another path with --store")
+    raise ConfigError(f"{path}: the file is a database of another program: name another path with --store")
 
 
 def _upgrade(connection: sqlite3.Connection, found: int) -> None:

@@ -73,8 +73,6 @@ class ConfigMaps:
         self.path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._connection = connection
         self._closed = threading.Event()
-        self.writes = 0
-        """Writes that were answered, for who measures."""
 
     def close(self) -> None:
         """Nothing is begun any more."""
@@ -88,6 +86,11 @@ class ConfigMaps:
         """The ConfigMap; None if there is none."""
         path, doing = f"{self.path}/{name}", f"read ConfigMap {self.namespace}/{name}"
         return self.found(lambda: self._connection.get(path, ConfigMap, doing, deadline=PATIENCE))
+
+    def data(self, name: str) -> Mapping[str, str]:
+        """The ConfigMap's values; none if there is none."""
+        found = self.get(name)
+        return (found.data if found else None) or {}
 
     def found(self, read: Callable[[], T]) -> T | None:
         """What it reads; None if it is not there."""
@@ -218,9 +221,7 @@ class ConfigMaps:
                         raise
                     pause = min(pause * 2, 1.0)
 
-        answer = self.attempt(insist)
-        self.writes += 1
-        return answer
+        return self.attempt(insist)
 
     def _unavailable(self, error: ResponderError) -> StoreUnavailable:
         return StoreUnavailable(f"the store in namespace {self.namespace}: {error}")

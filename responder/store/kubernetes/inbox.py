@@ -33,6 +33,7 @@ FORSAKEN_SECONDS = 600.0
 _NAME = re.compile(rf"{PREFIX}-inbox-(?P<batch>[0-9a-z-]+)-(?P<piece>\d+)-of-(?P<pieces>\d+)")
 
 log = logging.getLogger(__name__)
+_decoder = msgspec.json.Decoder(tuple[Delivery, ...])
 
 
 class _Work:
@@ -167,7 +168,7 @@ class Inbox:
                 if body is None:
                     continue  # drained by another meanwhile
                 size += len(body)
-                whole = self._read[name] = _deliveries(body)
+                whole = self._read[name] = self._deliveries(body, batches[name])
             self._names[name] = tuple(batches[name].names.values())
             drained = self._drained.get(name, set())
             deliveries += [(f"{name}/{n}", each) for n, each in enumerate(whole) if n not in drained]
@@ -223,6 +224,15 @@ class Inbox:
             parts.append((found.binary_data or {}).get("deliveries", b""))
         return b"".join(parts)
 
+    def _deliveries(self, body: bytes, batch: _Batch) -> tuple[Delivery, ...]:
+        try:
+            return _decoder.decode(zlib.decompress(body))
+        except (msgspec.MsgspecError, zlib.error) as error:
+            names = ", ".join(f"{self._maps.namespace}/{name}" for _, name in sorted(batch.names.items()))
+            raise StoreUnavailable(
+                f"ConfigMap {names} holds a delivery that cannot be read ({error}): delete it"
+            ) from error
+
     def _delete(self, name: str) -> None:
         for piece in self._names.get(name, ()):
             self._maps.delete(piece)
@@ -232,15 +242,3 @@ class Inbox:
         self._read.pop(name, None)
         self._drained.pop(name, None)
         self._names.pop(name, None)
-
-
-_decoder = msgspec.json.Decoder(tuple[Delivery, ...])
-
-
-def _deliveries(body: bytes) -> tuple[Delivery, ...]:
-    try:
-        return _decoder.decode(zlib.decompress(body))
-    except (msgspec.MsgspecError, zlib.error) as error:
-        raise StoreUnavailable(
-            f"the inbox holds a delivery that cannot be read ({error}): delete its ConfigMap"
-        ) from error

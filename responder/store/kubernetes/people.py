@@ -95,7 +95,7 @@ class Ending(Generic[T]):
         self._noun = noun
         self._ends = ends
         self._clock = clock
-        self._shared: Shared[Mapping[str, str]] = Shared(self._read)
+        self._shared: Shared[Mapping[str, str]] = Shared(lambda: maps.data(self._name))
 
     def all(self, ended_too: bool) -> tuple[T, ...]:
         """By id; those that have ended only if asked for."""
@@ -109,10 +109,6 @@ class Ending(Generic[T]):
         changes: dict[str, str | None] = dict.fromkeys(self._outdated(), None)
         changes[key] = encode(noun).decode()
         _set(self._maps, self._name, PART, changes)
-
-    def _read(self) -> Mapping[str, str]:
-        found = self._maps.get(self._name)
-        return (found.data if found else None) or {}
 
     def _outdated(self) -> list[str]:
         """Those that ended 90 days ago, and the first to end of the others when there is no more room."""
@@ -155,15 +151,13 @@ class Audit:
         with self._lock:
             self._last = max(int(self._clock() * 1_000_000), self._last + 1)
             key = f"{self._last:016d}-{sha256(encode(entry)).hexdigest()[:8]}"
-            found = self._maps.get(self._name)
-            old = sorted((found.data if found else None) or {})
+            old = sorted(self._maps.data(self._name))
             changes: dict[str, str | None] = dict.fromkeys(old[: max(0, len(old) + 1 - KEPT_AUDIT)], None)
             changes[key] = encode(entry).decode()
             _set(self._maps, self._name, AUDIT_PART, changes)
 
     def newest(self, limit: int) -> list[AuditEntry]:
-        found = self._maps.get(self._name)
-        lines = sorted(((found.data if found else None) or {}).items(), reverse=True)
+        lines = sorted(self._maps.data(self._name).items(), reverse=True)
         return [decode(body.encode(), AuditEntry) for _, body in lines[: max(limit, 0)]]
 
 
@@ -256,14 +250,16 @@ class Standing:
             return True
 
     def _read(self) -> tuple[Span, ...]:
-        try:
-            spans = [
-                decode(zlib.decompress(blob), Span)
-                for found in self._maps.listed(STANDING_PART)
-                for blob in (found.binary_data or {}).values()
-            ]
-        except zlib.error as error:
-            raise StoreUnavailable(f"the store holds an alert that cannot be read ({error})") from error
+        spans: list[Span] = []
+        for found in self._maps.listed(STANDING_PART):
+            try:
+                blobs = (found.binary_data or {}).values()
+                spans += [decode(zlib.decompress(blob), Span) for blob in blobs]
+            except (zlib.error, StoreUnavailable) as error:
+                raise StoreUnavailable(
+                    f"ConfigMap {self._maps.namespace}/{found.metadata.name} holds an alert that cannot be read "
+                    f"({error}): delete it, and its alerts come again"
+                ) from error
         return tuple(sorted(spans, key=lambda span: span.fingerprint))
 
 
@@ -282,7 +278,7 @@ class Statuses:
         self._maps = maps
         self._clock = clock
         self._name = f"{PREFIX}-{STATUS_PART}"
-        self._shared: Shared[Mapping[str, str]] = Shared(self._read)
+        self._shared: Shared[Mapping[str, str]] = Shared(lambda: maps.data(self._name))
 
     def put(self, name: str, body: Mapping[str, str]) -> None:
         """Leave a document in place of the one of that name."""
@@ -292,10 +288,6 @@ class Statuses:
     def all(self) -> dict[str, Status]:
         """What was left last, by name."""
         return {name: decode(body.encode(), Status) for name, body in self._shared.get().items()}
-
-    def _read(self) -> Mapping[str, str]:
-        found = self._maps.get(self._name)
-        return (found.data if found else None) or {}
 
 
 def _set(
