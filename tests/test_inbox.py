@@ -128,6 +128,31 @@ def test_a_resolve_that_waits_for_its_lookup_stays_behind_its_firing():
     assert not span.firing
 
 
+def test_what_stands_beside_an_alert_that_waits_is_not_lost_with_a_commit():
+    """A store that is down for a moment while one alert is looked up: its sibling is folded in all the same."""
+    world, found = World(), {}
+
+    class Lookup:
+        def find(self, labels):
+            return found.get("target")
+
+    inbox = Inbox(world.store, Lookup())
+    only_pod = {"alertname": "Busy", "action": "scale_up", "namespace": "inference", "pod": "p"}
+    world.store.append(delivery([notification(only_pod), told()]))
+
+    def down(name):
+        if name == "commit":
+            raise StoreUnavailable("the disk is full")
+
+    world.store.trace = down
+    with pytest.raises(StoreUnavailable):
+        drained(world, inbox)
+    world.store.trace = lambda name: None
+    found["target"] = replace(REF, name="found")
+    assert drained(world, inbox).changed == {REF.key, found["target"].key}
+    assert world.store.inbox(1) == []
+
+
 def test_an_alert_whose_target_cannot_be_found_does_not_stay():
     """A pod without a scalable owner is no reason to keep its delivery for ever."""
     world = World()

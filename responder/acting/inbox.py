@@ -75,10 +75,11 @@ class Inbox:
         if not taken:
             return Drained()
         batch, waiting = _Batch(), set[str]()
+        parked: dict[str, list[Notification]] = {}
         new = 0
         for identity, delivery in taken:
             first = identity not in self._parked
-            notifications = list(delivery.notifications) if first else self._parked.pop(identity)
+            notifications = list(delivery.notifications) if first else self._parked[identity]
             new += first
             left = [
                 notification
@@ -86,11 +87,14 @@ class Inbox:
                 if not self._place(batch, settings, delivery, notification, waiting, first)
             ]
             if left:
-                self._parked[identity] = left
+                parked[identity] = left
             else:
                 batch.drained.append(identity)
+        folded = self._fold(batch, settings, now)
+        # Not before: of a delivery whose other alerts could not be kept, all is placed again.
+        self._parked = parked
         return replace(
-            self._fold(batch, settings, now),
+            folded,
             truncated=any(delivery.truncated for _, delivery in taken),
             more=new >= DELIVERIES,
             receivers=frozenset(delivery.receiver for _, delivery in taken if delivery.receiver),
