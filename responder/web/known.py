@@ -1,5 +1,8 @@
-"""The targets that the asking person may see, and which of them a text means."""
+"""What the asking person may see, and which target a text means."""
 
+from collections.abc import Iterable, Sequence
+
+from responder.matchers import parse
 from responder.model import Record
 from responder.web.app import identity, services
 from responder.web.finding import Found, find, spelt
@@ -8,6 +11,21 @@ from responder.web.finding import Found, find, spelt
 def may_see(record: Record) -> bool:
     """True if the request's identity may reach the target."""
     return identity().may_reach(record.target.namespace)
+
+
+def bound_to(matchers: Iterable[str]) -> list[str] | None:
+    """The namespaces that what has such matchers cannot leave; None if it is not bound to any."""
+    exact = [
+        matcher.value
+        for matcher in map(parse, matchers)
+        if (matcher.name, matcher.op) == ("namespace", "=") and matcher.value
+    ]
+    return exact or None
+
+
+def may_see_of(namespaces: Sequence[str] | None) -> bool:
+    """True if the request's identity may reach all of these; what is for all namespaces concerns everybody."""
+    return namespaces is None or all(map(identity().may_reach, namespaces))
 
 
 def keys() -> list[str]:

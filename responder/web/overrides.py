@@ -20,7 +20,7 @@ from responder.web.app import identity, needs, services
 from responder.web.audit import line, override_words
 from responder.web.auth import Role
 from responder.web.bodies import Form, moment
-from responder.web.known import meant
+from responder.web.known import bound_to, may_see_of, meant
 from responder.web.problems import BadRequest
 from responder.web.queries import switch
 from responder.web.views import override_view, stamp
@@ -98,7 +98,7 @@ def end(identifier: str, comment: str) -> Override:
 
 def visible(found: Iterable[Override]) -> list[Override]:
     """Those that who asks may see, newest first."""
-    return _newest_first(each for each in found if _may_see(each))
+    return _newest_first(each for each in found if may_see_of(_namespaces(each)))
 
 
 # Below: what was asked for
@@ -281,14 +281,7 @@ def in_flight(override: Override) -> list[dict[str, Any]]:
 
 def _namespaces(override: Override) -> list[str] | None:
     """The namespaces that it cannot leave, from its target or matchers; None if it is not bound to any."""
-    if override.target:
-        return [override.target.partition("/")[0]]
-    exact = [
-        matcher.value
-        for matcher in map(parse, override.matchers)
-        if (matcher.name, matcher.op) == ("namespace", "=") and matcher.value
-    ]
-    return exact or None
+    return [override.target.partition("/")[0]] if override.target else bound_to(override.matchers)
 
 
 def _check_reach(override: Override, verb: str) -> None:
@@ -306,14 +299,9 @@ def _check_reach(override: Override, verb: str) -> None:
             raise BadRequest(f"this token may not reach namespace {namespace!r}, only {mine}", 403)
 
 
-def _may_see(override: Override) -> bool:
-    within = _namespaces(override)
-    return within is None or all(identity().may_reach(namespace) for namespace in within)
-
-
 def _find(identifier: str) -> Override:
     for override in services().store.overrides(include_ended=True):
-        if override.id == identifier and _may_see(override):
+        if override.id == identifier and may_see_of(_namespaces(override)):
             return override
     raise BadRequest(
         f"no override {identifier[:60]!r} is known; GET /api/v1/overrides?ended=true lists them", 404

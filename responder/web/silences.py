@@ -18,6 +18,7 @@ from responder.web.app import identity, needs, services
 from responder.web.audit import line, silence_words
 from responder.web.auth import Role
 from responder.web.bodies import Form, parse_moment
+from responder.web.known import bound_to, may_see_of
 from responder.web.problems import BadRequest
 from responder.web.queries import matchers
 from responder.web.views import stamp
@@ -64,7 +65,9 @@ def listed() -> Response:
     found = [
         each
         for each in services().store.silences(include_expired=True)
-        if now - each.ends_at < SHOWN_EXPIRED and _may_see(each) and _fits(wanted, _named(each))
+        if now - each.ends_at < SHOWN_EXPIRED
+        and may_see_of(bound_to(each.matchers))
+        and _fits(wanted, _named(each))
     ]
     return tagged([silence_view(each, now) for each in sorted(found, key=lambda each: _order(each, now))])
 
@@ -94,7 +97,9 @@ def end(identifier: str) -> None:
 
 def visible(found: Iterable[Silence], now: datetime) -> list[Silence]:
     """Those that who asks may see, as Alertmanager sorts them."""
-    return sorted((each for each in found if _may_see(each)), key=lambda each: _order(each, now))
+    return sorted(
+        (each for each in found if may_see_of(bound_to(each.matchers))), key=lambda each: _order(each, now)
+    )
 
 
 def silence_view(silence: Silence, now: datetime) -> dict[str, Any]:
@@ -175,7 +180,7 @@ def _keep(silence: Silence, action: str, before: str) -> str:
 
 def _find(identifier: str) -> Silence:
     for silence in services().store.silences(include_expired=True):
-        if silence.id == identifier and _may_see(silence):
+        if silence.id == identifier and may_see_of(bound_to(silence.matchers)):
             return silence
     raise BadRequest(f"silence {identifier[:60]!r} not found", 404)
 
@@ -210,28 +215,13 @@ def _fits(wanted: Iterable[Matcher], values: Mapping[str, str]) -> bool:
 # Below: who may
 
 
-def _namespaces(silence: Silence) -> list[str] | None:
-    """The namespaces whose alerts alone it can silence; None if it is not bound to any."""
-    found = [
-        matcher.value
-        for matcher in map(parse, silence.matchers)
-        if (matcher.name, matcher.op) == ("namespace", "=") and matcher.value
-    ]
-    return found or None
-
-
 def _check_reach(silence: Silence, status: int) -> None:
-    who, within = identity(), _namespaces(silence)
+    who, within = identity(), bound_to(silence.matchers)
     if who.namespaces is None:
         return
-    if within is None or not all(who.may_reach(namespace) for namespace in within):
+    if within is None or not may_see_of(within):
         mine = ", ".join(who.namespaces)
         raise BadRequest(
             f'this token is limited to namespaces ({mine}): silence with a matcher namespace="…" of these',
             status,
         )
-
-
-def _may_see(silence: Silence) -> bool:
-    within = _namespaces(silence)
-    return within is None or all(identity().may_reach(namespace) for namespace in within)
