@@ -15,8 +15,6 @@ from responder.deciding.words import count, moment, number, seconds
 from responder.model import Override, OverrideKind, Reason, Silence, Span
 from responder.policy import NodeTrigger, Policy, Settings, node_trigger_of, ours, policy_of
 
-NODE_LABEL = "node"
-
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
@@ -100,7 +98,7 @@ def faults(settings: Settings, standing: Iterable[Span]) -> list[Fault]:
     for span in sorted(standing, key=lambda span: (span.opened_at, span.fingerprint)):
         if not ours(settings, span.labels):
             continue
-        policy, node = policy_of(settings.policies, span.labels), span.labels.get(NODE_LABEL, "")
+        policy, node = policy_of(settings.policies, span.labels), span.labels.get("node", "")
         trigger = node_trigger_of(policy, span.labels) if policy is not None else None
         if policy is not None and trigger is not None and node:
             found.append(Fault(node, span, policy, trigger))
@@ -158,46 +156,50 @@ def _cordon(
     frozen: str,
     now: datetime,
 ) -> NodeDecision:
-    alert, action = name_of(fault.span), fault.trigger.node
+    """Cordon the node, unless everything is frozen or a limit is reached."""
+    alert, limit = name_of(fault.span), _limit(fault, node, cluster, taken)
     why = f"{alert} fires on node {node.name}"
-    mine = [
-        each
-        for each in cluster.live.values()
-        if each.cordoned_by_us and each.cordon is not None and each.cordon.trigger == fault.trigger.name
-    ]
-    pool = [each for each in cluster.pool if each.gpus & node.gpus or not node.gpus]
-    away = {each.name for each in pool if each.unschedulable} | {each.name for each in taken} | {node.name}
-    away &= {each.name for each in pool} | {node.name}
-    percent = 100 * len(away) / max(len(pool), 1)
-    limit = ""
-    # Those taken in this round count for every trigger: which of them it was is no matter.
-    if len(mine) + len(taken) >= action.max_nodes:
-        limit = f"{count(len(mine) + len(taken), 'node')} cordoned already reach maxNodes {action.max_nodes}"
-    elif percent > action.max_percent:
-        limit = (
-            f"{len(away)} of the {count(len(pool), 'node')} of its GPU pool would be cordoned, "
-            f"more than maxPercent {number(action.max_percent)}"
-        )
-    dry_run = settings.dry_run or fault.policy.dry_run
-    if frozen:
-        limit, reason = frozen, Reason.FROZEN
+    cordon, dry_run = None, settings.dry_run or fault.policy.dry_run
+    if frozen or limit:
+        reason = Reason.FROZEN if frozen else Reason.CORDON_LIMITED
+        message = f"Not cordoning node {node.name}: {why}, but {frozen or limit}."
     else:
-        reason = Reason.CORDON_LIMITED
-    if limit:
-        return NodeDecision(
-            node, reason, f"Not cordoning node {node.name}: {why}, but {limit}.",
-            fault.policy.name, fault.trigger.name, fault.span.fingerprint, dry_run=dry_run,
-        )  # fmt: skip
+        reason, message = Reason.CORDONED, f"Cordoning node {node.name}: {why}."
+        cordon = Cordon(now, fault.policy.name, fault.trigger.name, fault.span.fingerprint, alert)
     return NodeDecision(
         node,
-        Reason.CORDONED,
-        f"Cordoning node {node.name}: {why}.",
+        reason,
+        message,
         fault.policy.name,
         fault.trigger.name,
         fault.span.fingerprint,
-        Cordon(now, fault.policy.name, fault.trigger.name, fault.span.fingerprint, alert),
+        cordon,
         dry_run,
     )
+
+
+def _limit(fault: Fault, node: Node, cluster: Cluster, taken: Sequence[Node]) -> str:
+    """Which limit one more cordon would pass; empty for none. `taken` are those cordoned in this round."""
+    action = fault.trigger.node
+    mine = [each for each in cluster.live.values() if _is_of(each, fault.trigger)]
+    # Those taken in this round count for every trigger: which of them it was is no matter.
+    cordoned = len(mine) + len(taken)
+    if cordoned >= action.max_nodes:
+        return f"{count(cordoned, 'node')} cordoned already reach maxNodes {action.max_nodes}"
+    pool = [each for each in cluster.pool if each.gpus & node.gpus or not node.gpus]
+    gone = {each.name for each in taken}
+    away = {each.name for each in pool if each.unschedulable or each.name in gone} | {node.name}
+    if 100 * len(away) / max(len(pool), 1) > action.max_percent:
+        return (
+            f"{len(away)} of the {count(len(pool), 'node')} of its GPU pool would be cordoned, "
+            f"more than maxPercent {number(action.max_percent)}"
+        )
+    return ""
+
+
+def _is_of(node: Node, trigger: NodeTrigger) -> bool:
+    """True if we cordoned the node under this trigger."""
+    return node.cordoned_by_us and node.cordon is not None and node.cordon.trigger == trigger.name
 
 
 def _lifts(settings: Settings, known: Sequence[Fault], cluster: Cluster, now: datetime) -> list[NodeDecision]:

@@ -5,7 +5,7 @@ Utilization counts replicas that are not ready as 0 when going up, AverageValue 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from responder.alerting.episodes import episode_of
@@ -102,19 +102,8 @@ def _step(
     wanted = stepped(kind, value, direction, current)
     sign = "+" if direction is Direction.UP else "−"
     size = f"{sign}{number(value)} %" if kind is ScaleType.PERCENT else f"{sign}{number(value)}"
-    if wanted == current:
-        return Ask(
-            trigger, alerts, None, Reason.ALREADY_THERE, f"{why}, and none is left", episode, step=True
-        )
-    return Ask(
-        trigger,
-        alerts,
-        wanted,
-        Reason.ALREADY_THERE,
-        f"{why} and asks for {wanted} ({size})",
-        episode,
-        step=True,
-    )
+    asks = f"{why}, and none is left" if wanted == current else f"{why} and asks for {wanted} ({size})"
+    return replace(_towards(trigger, alerts, episode, current, wanted, asks), step=True)
 
 
 def _towards(
@@ -122,9 +111,7 @@ def _towards(
 ) -> Ask:
     """An ask for a number, which never goes against the trigger's direction."""
     further = wanted > current if trigger.scale.direction is Direction.UP else wanted < current
-    if further:
-        return Ask(trigger, alerts, wanted, Reason.ALREADY_THERE, why, episode)
-    return Ask(trigger, alerts, None, Reason.ALREADY_THERE, why, episode)
+    return Ask(trigger, alerts, wanted if further else None, Reason.ALREADY_THERE, why, episode)
 
 
 def _sized(sizing: Sizing, trigger: Trigger, alerts: tuple[Alert, ...], episode: str, now: datetime) -> Ask:
