@@ -5,11 +5,17 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-# Deadlines would time the machine, not the code; what is found is replayed by the printed blob.
+# Deadlines would time the machine, not the code. A change is judged by the same examples as the one before it; the
+# long runs look for new ones, which the printed blob replays.
 settings.register_profile(
-    "ci", deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("soak", settings.get_profile("ci"), max_examples=50_000)
+settings.register_profile("soak", settings.get_profile("ci"), derandomize=False, max_examples=50_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # What stands around the tests must not matter to them: a terminal's nature, somebody's cluster, a proxy.

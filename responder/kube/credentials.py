@@ -62,7 +62,7 @@ def _default_file() -> str:
     """~/.kube/config where there is neither KUBECONFIG nor a service account."""
     if os.environ.get(_IN_CLUSTER):
         return ""
-    file = Path("~/.kube/config").expanduser()
+    file = _expanded("~/.kube/config")
     if not file.is_file():
         raise ConfigError(
             "No Kubernetes configuration: this is not a pod with a service account, KUBECONFIG is not set "
@@ -74,7 +74,12 @@ def _default_file() -> str:
 def _check_there(files: str) -> None:
     """KUBECONFIG may name several files; the client skips missing ones silently, so insist on one."""
     names = [name for name in files.split(os.pathsep) if name]
-    if not any(Path(name).expanduser().is_file() for name in names):
+    if not any(_expanded(name).is_file() for name in names):
         raise ConfigError(
             f"Kubernetes configuration {files} does not exist; check --kubeconfig or KUBECONFIG."
         )
+
+
+def _expanded(file: str) -> Path:
+    # Path.expanduser raises where there is no home.
+    return Path(os.path.expanduser(file))

@@ -122,12 +122,15 @@ class Mirrors:
         if resource is None or not resource.scalable:
             return None
         kind = self._kind(resource)
+        place = ref.namespace, ref.name
+        # Noted first, for the list may come in between.
+        if len(kind.before) < _MOST_BEFORE:
+            kind.before.add(place)
         view = kind.scoped.view(ref.namespace)
         if view is None:
-            if len(kind.before) < _MOST_BEFORE:
-                kind.before.add((ref.namespace, ref.name))
             return None
-        return view.get(ref.namespace, ref.name)
+        kind.before.discard(place)
+        return view.get(*place)
 
     def pods(self, target: TargetRef, selector: str) -> list[PodState] | None:
         """A target's pods. Who has asked for them is told when they change."""

@@ -1,6 +1,6 @@
 """Three replicas on one API server that also keeps their state: killed, paused and cut off, and accounted for.
 
-GPU_RESPONDER_REPLICA_KILLS sets how many whole replicas are killed (8), GPU_RESPONDER_SEED repeats a run's choices.
+GPU_RESPONDER_REPLICA_KILLS sets how many whole replicas are killed (8), GPU_RESPONDER_SEED makes other choices.
 """
 
 import os

@@ -154,3 +154,11 @@ def test_broken_kubeconfig(tmp_path: Path, content: str | None, words: str) -> N
     assert str(file) in str(caught.value)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_who_has_no_home_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user often has neither HOME nor an entry in passwd."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    with pytest.raises(ConfigError, match="name a file with --kubeconfig"):
+        KubeCluster()
