@@ -13,9 +13,8 @@ from responder.client.connection import with_api
 from responder.client.detail import show_target
 from responder.client.http import Api
 from responder.client.tables import Column, console, output_option, print_json, say, show, styled
+from responder.web.board import STATES
 
-STATES = ("steady", "up", "down", "limited", "held", "failing", "pending")
-_URGENT = ("failing", "held", "limited", "up", "down", "pending", "steady")
 COLUMNS = (
     Column("TARGET", give=True, middle=True, least=20),
     Column("STATE"),
@@ -110,7 +109,7 @@ def _row(view: Any, brief: bool, now: datetime) -> list[str | Text]:
 
 def _urgency(view: Any) -> tuple[int, str]:
     state = view["state"]
-    return _URGENT.index(state) if state in _URGENT else len(_URGENT), view["target"]
+    return STATES.index(state) if state in STATES else len(STATES), view["target"]
 
 
 def _why(view: Any) -> str:

@@ -5,6 +5,7 @@ from importlib import resources
 from typing import Any
 
 from responder.model import Outcome, OverrideKind, Reason
+from responder.web.board import STATES
 from responder.web.overrides import FORM as OVERRIDE_FORM
 from responder.web.silences import FORM as SILENCE_FORM
 
@@ -58,7 +59,7 @@ _TARGET: dict[str, Schema] = {
     "ready": or_null(COUNT),
     "countedAt": {**or_null(TIME), "description": "When the ready ones were counted, if that is over."},
     "desired": or_null(COUNT),
-    "state": enum(("steady", "up", "down", "limited", "held", "failing", "pending")),
+    "state": enum(STATES),
     "reason": or_null(enum(Reason)),
     "message": TEXT,
     "decidedAt": or_null(TIME),

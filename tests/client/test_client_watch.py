@@ -134,4 +134,4 @@ def test_many_targets_fill_the_screen_and_no_more(rows: int) -> None:
     assert len(lines) <= max(rows, 5)
     assert lines[2].startswith("zoo/last")
     assert f"… and {1001 - (len(lines) - 4)} more" in lines[-2]
-    assert lines[-1] == "1001 targets: 1000 steady, 1 failing"
+    assert lines[-1] == "1001 targets: 1 failing, 1000 steady"
