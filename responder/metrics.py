@@ -65,7 +65,7 @@ def _define() -> None:
     )
     api_errors = Counter(
         "gpu_responder_api_errors",
-        "Failed requests to the Kubernetes, Prometheus and Alertmanager APIs, by kind.",
+        "Requests to the Kubernetes API that failed, by kind.",
         ["kind"],
         registry=registry,
     )

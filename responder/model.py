@@ -425,7 +425,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Actions left in the running period per direction; None is unlimited. `until` is when one is given back."""
+    """Actions left in the running period per direction; None is unlimited. The others: when one is given back."""
 
     up: int | None = None
     down: int | None = None
