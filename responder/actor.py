@@ -456,6 +456,8 @@ class Actor:
             look = self._reconciler.reconcile(key, now, anew=anew)
         except StoreUnavailable as error:
             log.error("cannot look at %s: %s", key, error, extra={"target": key})
+            if anew:
+                self._anew.add(key)
             return now + _AFTER_OUTAGE
         except Exception:
             # A fault in one target's look must not stop the others'.

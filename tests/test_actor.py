@@ -10,7 +10,7 @@ import pytest
 
 from responder.acting import inbox
 from responder.actor import Actor
-from responder.errors import PermanentError, TransientError
+from responder.errors import PermanentError, StoreUnavailable, TransientError
 from responder.matchers import parse
 from responder.model import (
     AlertmanagerReading,
@@ -508,6 +508,28 @@ def test_a_reload_tries_again_what_was_refused():
         deliver(world, alert())
         until(lambda: world.store.record(REF.key) and world.record().failure)
         run.source.generation += 1
+        until(lambda: world.replicas() == 3)
+
+
+def test_a_reload_is_not_forgotten_while_the_store_is_down():
+    """What was to be tried again at once is tried as soon as it can be, and not an hour later."""
+    world = World()
+    world.cluster.failing["scale"].append(PermanentError("no right", Reason.FORBIDDEN))
+    with running(world) as run:
+        deliver(world, alert())
+        until(lambda: world.store.record(REF.key) and world.record().failure)
+        refused = threading.Event()
+
+        def down(step):
+            if step == "record" and threading.current_thread().name.startswith("looks"):
+                refused.set()
+                raise StoreUnavailable("the disk is full")
+
+        world.store.trace = down
+        run.source.generation += 1
+        until(refused.is_set)
+        world.store.trace = lambda step: None
+        world.clock.tick(6)
         until(lambda: world.replicas() == 3)
 
 
