@@ -24,6 +24,7 @@ from responder.model import Ownership, Pods, Reason, TargetRef, Workload
 from responder.policy import Rejection
 
 _CHECK_SECONDS = 5.0
+_ODD_TEMPLATE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
 
 
 class KubeCluster:
@@ -126,7 +127,7 @@ class KubeCluster:
         """How many more replicas could be placed, and the resource that bounds it.
 
         None without the right to list nodes and all pods, without a pod template in the object, and for
-        templates that ask for no extended resource.
+        templates that ask for no extended resource or are none: nobody checks those of custom resources.
         """
         details = self._workloads.details(ref, workload)
         if details.template is None:
@@ -136,7 +137,10 @@ class KubeCluster:
             return None
         placed = sum(pod.counts and bool(pod.node) for pod in self._states(ref, details) or ())
         waiting = max(0, workload.replicas - placed)
-        return fit(details.template, among, waiting)
+        try:
+            return fit(details.template, among, waiting)
+        except _ODD_TEMPLATE:
+            return None
 
     def tell(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str = "Normal") -> None:
         """Record an Event on the target: best effort, in the background. `kind` is Normal or Warning.

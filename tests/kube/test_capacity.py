@@ -279,3 +279,38 @@ def test_object_without_a_pod_template(gpu_cluster: FakeApi, cluster: KubeCluste
     del answer[2]["spec"]["template"]
     gpu_cluster.answers["GET /apis/apps/v1/namespaces/rec/deployments/vllm"] = answer
     assert cluster.fit(VLLM, cluster.workload(VLLM)) is None
+
+
+GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+ODD = {
+    "a quantity that is none": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "{{ gpus }}"}}}]},
+    "limits in a list": {"containers": [{"resources": {"limits": ["nvidia.com/gpu"]}}]},
+    "resources by name": {"containers": [{"resources": "large"}]},
+    "tolerations by name": {"containers": [GPU], "tolerations": ["gpu"]},
+    "a selector in a list": {"containers": [GPU], "nodeSelector": ["gpu"]},
+    "an affinity by name": {"containers": [GPU], "affinity": "gpu"},
+    "a term without a key": {
+        "containers": [GPU],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"operator": "In"}]}]
+                }
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("template", ODD.values(), ids=ODD)
+def test_a_template_that_is_none_is_not_judged(
+    gpu_cluster: FakeApi, cluster: KubeCluster, template: dict
+) -> None:
+    """A custom resource may have anything there, and is scaled all the same."""
+    gpu_cluster.answers["GET /api/v1/nodes"] = listed(
+        node("n", 8, taints=[{"key": "gpu", "effect": "NoSchedule"}] if "tolerations" in template else [])
+    )
+    answer = recorded("deployment-get")
+    answer[2]["spec"]["template"]["spec"] = template
+    gpu_cluster.answers["GET /apis/apps/v1/namespaces/rec/deployments/vllm"] = answer
+    assert cluster.fit(VLLM, cluster.workload(VLLM)) is None
