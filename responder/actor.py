@@ -319,12 +319,14 @@ class Actor:
 
     def _reload(self, settings: Settings, beat: Callable[[], None]) -> None:
         """Match all known alerts anew, and look at every target; at first, only at those that it changes."""
-        first, self._generation = self._generation < 0, self._settings.generation
+        first, generation = self._generation < 0, self._settings.generation
         self._budget.limit(settings.budgets)
         for record, version in self._store.records():
             beat()
             if self._rematch(record, version, settings) or not first:
                 self._wake(record.target.key, anew=True)
+        # Not before: what a store that is down cuts short is done again.
+        self._generation = generation
 
     def _rematch(self, record: Record, version: int, settings: Settings) -> bool:
         for _ in range(_REMATCH_TRIES):
@@ -366,14 +368,13 @@ class Actor:
     def _hear_people(self) -> None:
         """Wake those that a new, changed or ended override or silence is for; decisions wait for their ends."""
         overrides, silences = frozenset(self._store.overrides()), frozenset(self._store.silences())
-        new_overrides, self._overrides = overrides ^ self._overrides, overrides
-        new_silences, self._silences = silences ^ self._silences, silences
-        for override in new_overrides:
+        for override in overrides ^ self._overrides:
             for key in self._overridden(override):
                 self._wake(key, anew=True)
-        for silence in new_silences:
+        for silence in silences ^ self._silences:
             for key in self._silenced(silence):
                 self._wake(key, anew=True)
+        self._overrides, self._silences = overrides, silences
 
     def _overridden(self, override: Override) -> list[str]:
         if override.target:

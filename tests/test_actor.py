@@ -500,6 +500,25 @@ def test_a_reload_matches_known_alerts_anew():
         until(lambda: world.replicas() == 3)
 
 
+def test_a_reload_that_the_store_cuts_short_is_done_whole():
+    """A store that is down for a moment leaves no target under the old file."""
+    world, cut = World(settings=settings(policy(triggers=()))), []
+    with running(world) as run:
+        deliver(world, alert())
+        until(lambda: world.store.record(REF.key) and world.record().verdict)
+
+        def down(step):
+            if step == "records" and not cut:
+                cut.append(step)
+                raise StoreUnavailable("the disk is full")
+
+        world.store.trace = down
+        world.settings = settings()
+        run.source.generation += 1
+        until(lambda: world.replicas() == 3)
+    assert cut
+
+
 def test_a_reload_tries_again_what_was_refused():
     """Permanent errors are tried again on reload."""
     world = World()
