@@ -9,6 +9,7 @@ from datetime import datetime
 
 from responder.alerting.spans import Condition, condition
 from responder.deciding.overrides import bounds_of
+from responder.errors import StoreUnavailable
 from responder.model import Override, OverrideKind, Reason, Record
 from responder.observe import overrides_of
 from responder.policy import Settings, governing
@@ -105,17 +106,28 @@ class Board:
         self._read = read
         self._lock = threading.Lock()
         self._rows: list[Row] = []
+        self._failure: StoreUnavailable | None = None
         self._until = 0.0
 
     def rows(self) -> list[Row]:
-        """The rows as they were moments ago."""
+        """The rows as they were moments ago. Raises StoreUnavailable, if need be what another was told a moment ago."""
         with self._lock:
-            began = time.monotonic()
-            if began >= self._until:
-                self._rows = self._read()
-                ended = time.monotonic()
-                self._until = ended + max(_LEAST_SECONDS, _SHARE * (ended - began))
+            if time.monotonic() >= self._until:
+                self._until = self._read_again() + time.monotonic()
+            if self._failure is not None:
+                raise self._failure
             return self._rows
+
+    def _read_again(self) -> float:
+        """Read, and tell for how many seconds that will do."""
+        began, self._failure = time.monotonic(), None
+        try:
+            self._rows = self._read()
+        except StoreUnavailable as error:
+            # Who waits meanwhile must not wait for a time-out of their own, for each holds a thread.
+            self._failure = error
+            return _LEAST_SECONDS
+        return max(_LEAST_SECONDS, _SHARE * (time.monotonic() - began))
 
     def forget(self) -> None:
         """Read anew when next asked: somebody has just changed something."""
