@@ -63,6 +63,8 @@ class Cordons:
         self._fence = fence
         self._observer = observer
         self._told: dict[str, tuple[Reason, str]] = {}
+        self._unkept: list[HistoryEntry] = []
+        """What was done or decided and history does not have yet."""
         self._failure = ""
         self._soon = threading.Event()
         self._stop = threading.Event()
@@ -81,6 +83,7 @@ class Cordons:
 
     def look(self) -> None:
         """Look once, and act. Raises StoreUnavailable, TransientError, PermanentError."""
+        self._keep()
         settings, now = self._settings(), self._clock()
         if not nodes.acts_on_nodes(settings):
             return
@@ -132,8 +135,14 @@ class Cordons:
             alerts=(decision.alert,) if decision.alert else (),
             dry_run=decision.dry_run,
         )
-        self._store.commit(Commit(history=(entry,)))
-        self._observer.recorded(entry)
+        self._unkept.append(entry)
+        self._keep()
+
+    def _keep(self) -> None:
+        """What a store that was down could not take is tried again before anything else is done."""
+        while self._unkept:
+            self._store.commit(Commit(history=(self._unkept[0],)))
+            self._observer.recorded(self._unkept.pop(0))
 
     def _is_told(self, decision: NodeDecision) -> bool:
         return self._told.get(decision.node.name) == (decision.reason, decision.trigger)

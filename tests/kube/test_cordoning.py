@@ -12,6 +12,7 @@ import pytest
 
 from responder.acting.cordons import Cordons
 from responder.config import loads
+from responder.errors import StoreUnavailable
 from responder.kube import KubeCluster
 from responder.kube.connection import Call
 from responder.kube.news import Nobody
@@ -39,6 +40,7 @@ class Store:
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.history: list[HistoryEntry] = []
+        self.down = False
 
     def standing(self) -> tuple[Span, ...]:
         return tuple(self.spans)
@@ -50,6 +52,8 @@ class Store:
         return ()
 
     def commit(self, commit: Commit) -> None:
+        if self.down:
+            raise StoreUnavailable("the disk is full")
         self.history += commit.history
 
     def recorded(self, entry: HistoryEntry) -> None:
@@ -173,6 +177,18 @@ def test_limits_are_told_once(server: SimServer, world: World) -> None:
         world.cordons.look()
     assert not read(server, "n2")["spec"].get("unschedulable")
     assert world.reasons() == [Reason.CORDONED, Reason.CORDON_LIMITED]
+
+
+def test_a_cordon_that_history_could_not_take_is_told_later(server: SimServer, world: World) -> None:
+    """The node is cordoned already when the store is down for a moment, and somebody will ask who did it."""
+    world.store.down = True
+    world.fires("n1")
+    with pytest.raises(StoreUnavailable):
+        world.cordons.look()
+    assert read(server, "n1")["spec"]["unschedulable"]
+    world.store.down = False
+    world.cordons.look()
+    assert world.reasons() == [Reason.CORDONED]
 
 
 def test_a_dry_run_changes_nothing(server: SimServer, world: World) -> None:
