@@ -32,11 +32,7 @@ def export_command(paths: tuple[Path, ...], factor: float, runbook_base: str | N
 
     PATH is a PrometheusRule object, a plain rule file, or a directory of them.
     """
-    try:
-        groups = rules.compress(rules.load(paths), factor)
-        if runbook_base:
-            groups = rules.with_runbook_base(groups, runbook_base)
-        click.echo(rules.export(groups), nl=False)
-    except rules.RuleFileError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(1) from error
+    groups = rules.compress(rules.load(paths), factor)
+    if runbook_base:
+        groups = rules.with_runbook_base(groups, runbook_base)
+    click.echo(rules.export(groups), nl=False)

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import datetime
-from pathlib import Path
 
 import click
 
@@ -125,11 +125,15 @@ def explain(
 
 def _read(path: str) -> bytes:
     try:
-        if path == "-":
-            return sys.stdin.buffer.read(MAX_BYTES)
-        return Path(path).read_bytes()
+        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
+            body = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"--payload: {path}: {error.strerror}") from None
+    if len(body) > MAX_BYTES:
+        raise ConfigError(
+            f"--payload: {path} is larger than {MAX_BYTES // 2**20} MiB, which the service would not take"
+        )
+    return body
 
 
 def _counts(option: str, texts: Iterable[str]) -> tuple[int | None, dict[str, int]]:

@@ -11,6 +11,7 @@ from responder.codec import encode
 from responder.explain.recorded import from_api
 from responder.model import Commit
 from responder.store.sqlite import SqliteStore
+from responder.webhook import MAX_BYTES
 from tests.client.client_world import Shell, world
 from tests.explain.test_explain_offline import POLICIES, alert
 from tests.fakes import FakeClock
@@ -137,6 +138,17 @@ def test_what_is_wrong_is_told_with_its_mend(
     assert told in shell.fails(
         "explain", "--policy", str(shell.home / "policies.yaml"), *given, status=status
     )
+
+
+@pytest.mark.parametrize("standard_input", [True, False])
+def test_a_payload_that_the_service_would_refuse_is_too_large(shell: Shell, standard_input: bool) -> None:
+    """It is not cut, and then taken for no JSON."""
+    body = "[" + " " * MAX_BYTES
+    (shell.home / "large.json").write_text(body)
+    place = "-" if standard_input else str(shell.home / "large.json")
+    arguments = ("explain", "--policy", str(shell.home / "policies.yaml"), "--payload", place)
+    said = shell.fails(*arguments, input=body) if standard_input else shell.fails(*arguments)
+    assert f"--payload: {place} is larger than 32 MiB" in said
 
 
 def test_a_policy_file_with_faults_is_told_line_by_line(shell: Shell) -> None:

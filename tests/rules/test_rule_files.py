@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from responder import rules
+from responder.cli import cli
 from responder.rules_command import rules_command
 
 PACK = Path(__file__).parents[2] / "rules"
@@ -206,9 +207,9 @@ def test_export_command_prints_a_file_that_promtool_takes(arguments: list[str], 
 def test_export_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     """Exit status 1 for a fault, 2 for wrong usage, never a traceback."""
     (tmp_path / "x.yaml").write_text(plain("{alert: A}"))
-    result = CliRunner().invoke(rules_command, ["export", str(tmp_path / "x.yaml")])
+    result = CliRunner().invoke(cli, ["rules", "export", str(tmp_path / "x.yaml")])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"Error: {tmp_path}/x.yaml, line 4: rule 'A' needs an `expr`\n"
+    assert result.stderr == f"gpu-responder: {tmp_path}/x.yaml, line 4: rule 'A' needs an `expr`\n"
     assert CliRunner().invoke(rules_command, ["export", str(PACK), "--compress", "0"]).exit_code == 2
 
 
