@@ -181,6 +181,8 @@ class Actor:
         self._sweep_at = monotonic() + _SWEEP_SECONDS
         self._overlooked_at = 0.0
         self._offset: float | None = None
+        self._trouble = ""
+        """What the store said at the last turn: it may be down for hours, and says so once."""
 
     @property
     def leads(self) -> bool:
@@ -254,13 +256,16 @@ class Actor:
                 self._hear_people()
                 self._drain(settings, beat)
                 self._watch_heartbeat(settings)
+                self._trouble = ""
             if self._healer.heal_standing():
                 self._standing_changed()
             self._now_and_then(settings, beat)
             for key in self._budget.next_served(self._clock()):
                 self._schedule.wake(key, self._clock())
         except StoreUnavailable as error:
-            log.error("the store cannot be used: %s", error)
+            if str(error) != self._trouble:
+                log.error("the store cannot be used: %s", error)
+            self._trouble = str(error)
         except Conflict as error:
             log.warning("%s", error)
 

@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from responder.acting import inbox
+from responder.acting.lease import Lease
 from responder.actor import Actor
-from responder.errors import PermanentError, StoreUnavailable, TransientError
+from responder.errors import ConfigError, PermanentError, StoreUnavailable, TransientError
 from responder.matchers import parse
 from responder.model import (
     AlertmanagerReading,
@@ -623,6 +624,42 @@ def test_safe_mode_ends_when_the_heartbeat_arrives():
         world.clock.tick(1)
         deliver(world, alert({"alertname": "Watchdog"}, received_at=world.clock.now))
         until(lambda: world.replicas() == 1)
+
+
+def test_a_store_that_is_another_clusters_for_a_while_ends_no_renewal():
+    """Whatever the store says against it, the lease is tried again: a person may be mending just that."""
+
+    class Refusing:
+        asked = 0
+
+        def lease(self, name, holder, ttl, now):
+            self.asked += 1
+            if self.asked < 3:
+                raise ConfigError("--store: it belongs to cluster 'a'")
+            return True
+
+        def release(self, name, holder): ...
+
+    lease = Lease(Refusing(), "actor-1", lambda: T0, SHORT)
+    lease.start()
+    until(lease.held)
+    lease.stop()
+
+
+def test_a_store_that_is_down_says_so_once(caplog):
+    """It may be down for hours, and every turn finds it so."""
+    world = World()
+    with running(world) as run:
+        until(lambda: run.beats > 1)
+        world.store.down = "the disk is full"
+        for _ in range(5):
+            world.store.ring()
+            until(lambda before=run.beats: run.beats > before)
+        world.store.down = ""
+        deliver(world, alert())
+        until(lambda: world.replicas() == 3)
+    told = [each for each in caplog.messages if each.startswith("the store cannot be used")]
+    assert told == ["the store cannot be used: the disk is full"]
 
 
 def test_a_clock_that_is_set_back_does_not_put_looks_off():

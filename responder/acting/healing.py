@@ -110,7 +110,6 @@ class Healer:
         said, settings, now = self._said, self._settings(), self._clock()
         if said is None or said is self._heeded:
             return False
-        self._heeded = said
         mended = [
             (span, alerts.heal_span(span, said, settings, now, self._receivers))
             for span in self._store.standing()
@@ -119,6 +118,7 @@ class Healer:
         changed = tuple(after for before, after in mended if after != before)
         if changed:
             self._store.commit(Commit(standing=changed))
+        self._heeded = said
         return any((old.firing, old.suppressed) != (new.firing, new.suppressed) for old, new in mended)
 
     def _run(self) -> None:

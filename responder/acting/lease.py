@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from responder.errors import StoreUnavailable
+from responder.errors import ResponderError
 
 NAME = "actor"
 TTL = timedelta(seconds=10)
@@ -43,6 +43,7 @@ class Lease:
         self._ttl = ttl
         self._monotonic = monotonic
         self._until = 0.0
+        self._trouble = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -58,9 +59,13 @@ class Lease:
         asked = self._monotonic()
         try:
             held = self._store.lease(NAME, self._holder, self._ttl, self._clock())
-        except StoreUnavailable as error:
-            log.warning("cannot renew the actor's lease: %s", error)
+        except ResponderError as error:
+            # Tried again every few seconds, and told once.
+            if str(error) != self._trouble:
+                log.warning("cannot renew the actor's lease: %s", error)
+            self._trouble = str(error)
             return False
+        self._trouble = ""
         self._until = asked + self._ttl.total_seconds() * 0.9 if held else 0.0
         return held
 
@@ -70,7 +75,7 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join(self._ttl.total_seconds())
         self._until = 0.0
-        with contextlib.suppress(StoreUnavailable):
+        with contextlib.suppress(ResponderError):
             self._store.release(NAME, self._holder)
 
     def _renew(self) -> None:
