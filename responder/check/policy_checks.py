@@ -10,7 +10,7 @@ from responder.check.findings import Finding, error, note, warning
 from responder.check.labels import assume
 from responder.deciding.words import seconds
 from responder.model import Direction, ScaleType
-from responder.policy import Policy, Rules, SelectPolicy, Settings, Trigger, allowed
+from responder.policy import Hold, Policy, Rules, SelectPolicy, Settings, Trigger, allowed
 
 _NUMBER = re.compile(
     r"\s*\{\{-?\s*(?:\$value|\.Value)\s*(?:\|\s*printf\s+\"[^\"]*\"\s*)?-?\}\}\s*|\s*[\d.eE+-]+\s*"
@@ -310,16 +310,20 @@ def _holds(chain: Chain, settings: Settings) -> Iterator[Finding]:
                 at.file, at.line, "hold-unreached", said, "mend its matchers, or leave it for rules to come"
             )
         for alert in takers:
-            labels = assume(alert.labels, hold.matchers)
-            for name in hold.equal:
-                if name != "cluster" and not labels.possible(name):
-                    line = chain.sources.line_of(alert.rule.file, alert.rule.line, "expr")
-                    said = (
-                        f"Hold {hold.name} ties {alert.name} to targets by the label {name}, which its expression"
-                        " cannot have, so that it holds nothing."
-                    )
-                    yield error(alert.rule.file, line, "hold-label", said, f"keep {name} in the expression")
+            yield from _untied(chain, hold, alert)
     yield from _no_hold(chain, settings)
+
+
+def _untied(chain: Chain, hold: Hold, alert: Alert) -> Iterator[Finding]:
+    labels = assume(alert.labels, hold.matchers)
+    for name in hold.equal:
+        if name != "cluster" and not labels.possible(name):
+            line = chain.sources.line_of(alert.rule.file, alert.rule.line, "expr")
+            said = (
+                f"Hold {hold.name} ties {alert.name} to targets by the label {name}, which its expression cannot have,"
+                " so that it holds nothing."
+            )
+            yield error(alert.rule.file, line, "hold-label", said, f"keep {name} in the expression")
 
 
 def _inhibitors(alert: Alert) -> Iterator[Finding]:

@@ -16,6 +16,8 @@ from responder.errors import ConfigError
 from responder.explain import offline, show
 from responder.explain.recorded import from_api, from_store
 from responder.explain.replay import replay
+from responder.policy import Settings
+from responder.store import StoredEntry
 from responder.webhook import MAX_BYTES, BadPayload
 
 
@@ -93,34 +95,40 @@ def explain(
     if replaying == (payload is not None):
         raise click.UsageError("Say what to explain: either --payload FILE or --replay.")
     settings = config.load(policy)
-    out = console()
-    if replaying:
-        if store:
-            recorded = from_store(store, since, limit)
-        else:
-            recorded = from_api(connect(url, token_file, ca_file), since, limit)
-        found = replay(recorded, settings)
-        if output == "json":
-            print_json(show.replay_json(found))
-        else:
-            show.show_replay(out, found, times.now(), policy)
-        sys.exit(1 if found.differences else 0)
-    assert payload is not None
+    if payload is None:
+        api = None if store else connect(url, token_file, ca_file)
+        recorded = from_api(api, since, limit) if api else from_store(store or "", since, limit)
+        sys.exit(_replay(recorded, settings, output))
     given = offline.Given(
         *_counts("--replicas", replicas),
         *_counts("--ready", ready),
         _values(values),
         _target(target),
     )
+    sys.exit(_explain(payload, settings, given, at or times.now(), output))
+
+
+def _replay(recorded: Iterable[StoredEntry], settings: Settings, output: str) -> int:
+    """Show what would have been decided otherwise; the exit status."""
+    found = replay(recorded, settings)
+    if output == "json":
+        print_json(show.replay_json(found))
+    else:
+        show.show_replay(console(), found, times.now(), settings.source)
+    return 1 if found.differences else 0
+
+
+def _explain(payload: str, settings: Settings, given: offline.Given, at: datetime, output: str) -> int:
+    """Show what a payload would lead to; the exit status."""
     try:
-        explanation = offline.explain(_read(payload), settings, given, at or times.now())
+        explanation = offline.explain(_read(payload), settings, given, at)
     except BadPayload as error:
         raise ConfigError(f"{payload}: {error}") from None
     if output == "json":
         print_json(show.explanation_json(explanation))
     else:
-        show.show_explanation(out, explanation)
-    sys.exit(1 if any(fate.rejected for fate in explanation.fates) else 0)
+        show.show_explanation(console(), explanation)
+    return 1 if any(fate.rejected for fate in explanation.fates) else 0
 
 
 def _read(path: str) -> bytes:

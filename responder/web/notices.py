@@ -1,10 +1,11 @@
 """What a person on call should know before reading on: the page's banner."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from responder.acting import reach
+from responder.deciding.words import count
 from responder.errors import StoreUnavailable
 from responder.model import Override, OverrideKind
 from responder.web.app import services
@@ -23,50 +24,41 @@ class Notice:
 
 def notices(rows: Iterable[Row], overrides: Sequence[Override], now: datetime) -> list[Notice]:
     """All that holds now, the worst first. Raises StoreUnavailable."""
+    return [*_broken(rows, now), *_stopping(overrides, now), *_dry_run()]
+
+
+def _broken(rows: Iterable[Row], now: datetime) -> list[Notice]:
     own = services()
-    settings = own.source.current
-    found = [
-        *unreached(now),
-        *([Notice("alarm", "Store", not_ready)] if (not_ready := _not_ready()) else []),
-    ]
-    if own.source.error:
-        found.append(
-            Notice("alarm", "Invalid policy file", f"{own.source.error} The one before stays in force.")
-        )
-    if own.access.error:
-        found.append(
-            Notice("alarm", "Invalid token file", f"{own.access.error} The one before stays in force.")
-        )
+    found = unreached(now)
+    if not_ready := _not_ready():
+        found.append(Notice("alarm", "Store", not_ready))
+    for what, error in (("policy", own.source.error), ("token", own.access.error)):
+        if error:
+            found.append(Notice("alarm", f"Invalid {what} file", f"{error} The one before stays in force."))
     failed = [row.unreachable for row in rows if row.unreachable]
     if failed and not any(each.title == "Kubernetes" for each in found):
-        found.append(
-            Notice(
-                "alarm",
-                "Kubernetes",
-                f"The API could not be reached for {_targets(len(failed))}: {failed[0]}",
-            )
-        )
-    if settings.freeze:
-        found.append(Notice("stop", "Frozen by the policy file", settings.freeze))
-    found += [
-        Notice(
-            "stop",
-            "Frozen",
-            f"{', '.join(each.matchers) or 'All targets'}, by {each.created_by}: {each.comment}",
-        )
-        for each in overrides
-        if each.kind is OverrideKind.FREEZE and each.in_force(now)
-    ]
-    safe_mode = own.safe_mode(settings, own.store.standing(), now)
-    if safe_mode:
-        found.append(Notice("stop", "Safe mode", safe_mode))
-    if settings.dry_run:
-        found.append(Notice("note", "Dry run", "Decisions are made and shown; no scale is written."))
+        said = f"The API could not be reached for {count(len(failed), 'target')}: {failed[0]}"
+        found.append(Notice("alarm", "Kubernetes", said))
     return found
 
 
-def _targets(number: int) -> str:
-    return f"{number} target{'s' if number != 1 else ''}"
+def _stopping(overrides: Sequence[Override], now: datetime) -> Iterator[Notice]:
+    own = services()
+    settings = own.source.current
+    if settings.freeze:
+        yield Notice("stop", "Frozen by the policy file", settings.freeze)
+    for each in overrides:
+        if each.kind is OverrideKind.FREEZE and each.in_force(now):
+            whom = ", ".join(each.matchers) or "All targets"
+            yield Notice("stop", "Frozen", f"{whom}, by {each.created_by}: {each.comment}")
+    safe_mode = own.safe_mode(settings, own.store.standing(), now)
+    if safe_mode:
+        yield Notice("stop", "Safe mode", safe_mode)
+
+
+def _dry_run() -> Iterator[Notice]:
+    if services().source.current.dry_run:
+        yield Notice("note", "Dry run", "Decisions are made and shown; no scale is written.")
 
 
 def _not_ready() -> str:
