@@ -170,7 +170,7 @@ class Inbox:
             return changed
 
     def _commit_one(
-        self, key: str, fold: "tuple[TargetRef, Fold]", settings: Settings, now: datetime
+        self, key: str, fold: tuple[TargetRef, Fold], settings: Settings, now: datetime
     ) -> set[str]:
         for _ in range(_TRIES):
             try:
@@ -181,7 +181,7 @@ class Inbox:
 
     def _commit(
         self,
-        folds: "Mapping[str, tuple[TargetRef, Fold]]",
+        folds: Mapping[str, tuple[TargetRef, Fold]],
         rest: Commit,
         settings: Settings,
         now: datetime,
@@ -199,9 +199,7 @@ class Inbox:
             self._store.commit(replace(rest, records=tuple(records)))
         return changed
 
-    def _fold_of(
-        self, batch: _Batch, key: str, settings: Settings, now: datetime
-    ) -> "tuple[TargetRef, Fold]":
+    def _fold_of(self, batch: _Batch, key: str, settings: Settings, now: datetime) -> tuple[TargetRef, Fold]:
         target, notifications, delivery = batch.by_target[key]
 
         def fold(record: Record) -> Record:

@@ -54,7 +54,7 @@ class _Written:
 
 
 class Recorder:
-    """Writes Events from one background thread; what is too much for it is dropped and counted in `dropped`."""
+    """Writes Events from one background thread; what is too much for it is dropped, and the log says so once."""
 
     def __init__(self, connection: Connection, discovery: Discovery) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         self._forbidden_until: dict[str, float] = {}
-        self.dropped = 0
+        self._full = False
 
     def record(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str) -> None:
         """Queue an Event. `kind` is Normal or Warning."""
@@ -72,8 +72,11 @@ class Recorder:
         note = _Note(ref, uid, reason, message[:_LONGEST_MESSAGE], kind, datetime.now(UTC))
         try:
             self._queue.put_nowait(note)
+            self._full = False
         except queue.Full:
-            self.dropped += 1
+            if not self._full:
+                _log.warning("Events are dropped: %d wait for the API server to take them.", _WAITING)
+            self._full = True
 
     def close(self, timeout: float = 2.0) -> None:
         """Write what waits, for at most `timeout` seconds."""
@@ -87,7 +90,6 @@ class Recorder:
             except queue.Full:
                 with suppress(queue.Empty):
                     self._queue.get_nowait()
-                self.dropped += 1
         thread.join(timeout)
 
     def _start(self) -> None:
