@@ -139,9 +139,18 @@ class Connection:
         return self._repeat(call, shape, UnsentError, deadline)
 
     def watch(
-        self, path: str, doing: str, query: Query, silence: float, accept: str = "application/json"
+        self,
+        path: str,
+        doing: str,
+        query: Query,
+        silence: float,
+        accept: str = "application/json",
+        opened: Callable[[], None] = lambda: None,
     ) -> Iterator[bytes]:
-        """Lines of a watch, until the server ends it; an error after `silence` seconds without one."""
+        """Lines of a watch, until the server ends it; an error after `silence` seconds without one.
+
+        `opened` is called when the server has begun it.
+        """
         call = Call("GET", path, doing, query, accept=accept)
         self._wait_turn(doing, time.monotonic() + self.deadline)
         response = self._open(call, silence)
@@ -151,6 +160,7 @@ class Connection:
                 raise _stopping(doing)
             if response.status != 200:
                 raise _refusal(response, call, time.monotonic() + self.timeout)
+            opened()
             yield from _lines(response, self._closed)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise broken(error, doing) from error

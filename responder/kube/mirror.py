@@ -110,7 +110,7 @@ class Mirror(Generic[T]):
             path = self._where()
             if path is None:
                 self._sink.replace(())
-                self._seen = time.monotonic()
+                self._hear()
                 self._version = ""
                 return _ABSENT_SECONDS
             if not self._version:
@@ -118,14 +118,13 @@ class Mirror(Generic[T]):
             self._watch(path)
         except ExpiredError:
             self._version = ""
-            return self._pace.failed()
+            return self._failed()
         except NotServedError as error:
             # A definition that was deleted, or is served in another version now.
             self._unserved()
             self._version = ""
-            self._seen = float("-inf")
             _log.info("%s", error)
-            return self._pace.failed()
+            return self._failed()
         except PermanentError as error:
             self._lose(error)
             return _REFUSED_SECONDS
@@ -134,15 +133,24 @@ class Mirror(Generic[T]):
                 self._stop.set()  # also of a mirror that was begun while all the others were being stopped
                 return 0.0
             _log.info("%s", error)
-            return self._pace.failed(error.retry_after)
+            return self._failed(error.retry_after)
         except ResponderError as error:
             _log.info("%s", error)
-            return self._pace.failed()
+            return self._failed()
         except Exception:  # noqa: BLE001 - whatever it is, the thread must live to list again
             _log.exception("The mirror of %s lists again.", self._words)
             self._version = ""
-            return self._pace.failed()
-        return self._pace.ended()
+            return self._failed()
+        return self._until_next(self._pace.ended())
+
+    def _failed(self, told: float | None = None) -> float:
+        return self._until_next(self._pace.failed(told))
+
+    def _until_next(self, wait: float) -> float:
+        """Until the next watch has begun, nobody tells of what changes meanwhile."""
+        if wait:
+            self._seen = float("-inf")
+        return wait
 
     def _list(self, path: str) -> None:
         version = ""
@@ -160,7 +168,7 @@ class Mirror(Generic[T]):
             )
         self._version = version
         self.refused = False
-        self._seen = time.monotonic()
+        self._hear()
 
     def _watch(self, path: str) -> None:
         """Follow changes until the server ends the watch; an error leaves the version to go on from."""
@@ -172,15 +180,19 @@ class Mirror(Generic[T]):
             "resourceVersion": self._version,
         }
         self._pace.begin()
+        lines = self._connection.watch(path, doing, query, _SILENCE_SECONDS, opened=self._hear)
         try:
-            for line in self._connection.watch(path, doing, query, _SILENCE_SECONDS):
+            for line in lines:
                 self._version = self._take(line, doing) or self._version
-                self._seen = time.monotonic()
+                self._hear()
                 if self._stop.is_set():
                     break
         except msgspec.DecodeError as error:
             self._version = ""  # going on would meet the same line again
             raise broken(error, doing) from error
+        self._hear()
+
+    def _hear(self) -> None:
         self._seen = time.monotonic()
 
     def _take(self, line: bytes, doing: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 RECORDINGS = json.loads((Path(__file__).parents[1] / "data" / "kubernetes-1.36.json").read_text())
-HANG, RESET, TRUNCATED, TRICKLE = "hang", "reset", "truncated", "trickle"
+HANG, RESET, TRUNCATED, TRICKLE, WATCH = "hang", "reset", "truncated", "trickle", "watch"
+_CUT_SHORT = (TRUNCATED, TRICKLE, WATCH)
 HANG_SECONDS = 10.0
 """After so long even what hangs comes to an end."""
 
@@ -25,7 +26,8 @@ def recorded(name: str):
 class FakeApi:
     """`answers` maps "METHOD /path" to an answer, a list used up in order, or a function of it.
 
-    An answer is (status, headers, body) or HANG, RESET, TRUNCATED, TRICKLE. `requests` keeps every request.
+    An answer is (status, headers, body) or HANG, RESET, TRUNCATED, TRICKLE, or WATCH for one without news.
+    `requests` keeps every request.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class FakeApi:
         self.otherwise: object = (404, {"Content-Type": "text/plain"}, "404 page not found\n")
         self.requests: list[dict] = []
         self.released = threading.Event()
+        self.watches_ended = threading.Event()
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,8 +57,14 @@ class FakeApi:
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
+    def end_watches(self) -> None:
+        """End those that are open, as a server does at their time."""
+        open_, self.watches_ended = self.watches_ended, threading.Event()
+        open_.set()
+
     def close(self) -> None:
         self.released.set()
+        self.watches_ended.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -110,7 +119,7 @@ class FakeApi:
             return
         if answer == TRUNCATED:
             status, headers, data = 200, {}, b'{"kind": "Deploy'
-        elif answer == TRICKLE:
+        elif answer in (TRICKLE, WATCH):
             status, headers, data = 200, {}, b""
         else:
             status, headers, content = answer
@@ -124,17 +133,21 @@ class FakeApi:
         handler.send_response(status)
         for key, value in headers.items():
             handler.send_header(key, value)
-        handler.send_header(
-            "Content-Length", str(len(data) + (100_000 if answer in (TRUNCATED, TRICKLE) else 0))
-        )
+        handler.send_header("Content-Length", str(len(data) + (100_000 if answer in _CUT_SHORT else 0)))
         handler.end_headers()
         handler.wfile.write(data)
-        if answer == TRICKLE:
+        if answer in (TRICKLE, WATCH):
+            ended = self.watches_ended if answer == WATCH else self.released
             with suppress(OSError):
-                while not self.released.wait(0.02):
+                while not ended.wait(0.02):
                     handler.wfile.write(b" ")
                     handler.wfile.flush()
-        handler.close_connection = answer in (TRUNCATED, TRICKLE)
+        handler.close_connection = answer in _CUT_SHORT
+
+
+def watched(listed: object) -> Callable[[dict], object]:
+    """A list that can be watched, and has no news."""
+    return lambda request: WATCH if "watch" in request["query"] else listed
 
 
 def _content(body: bytes, content_type: str) -> object:

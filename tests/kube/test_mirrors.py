@@ -230,6 +230,23 @@ def test_hpa_that_appears_and_goes(world: World, live: KubeCluster) -> None:
     assert world.reads(HPAS) == 0
 
 
+def test_an_hpa_that_appears_while_a_watch_is_interrupted(world: World, live: KubeCluster) -> None:
+    """What was listed before is not taken for what is there: it is read, until a watch has begun again."""
+    assert owner(live) == Ownership()
+    world.server.faults.set(
+        [{"path": "^/apis/autoscaling/v2/horizontalpodautoscalers", "fault": "status", "status": 500}]
+    )
+    world.server.cut()
+    until(lambda: not current(live))
+    world.post(HPAS, HPA)
+    assert owner(live).owner == "HorizontalPodAutoscaler rec/vllm"
+    world.server.faults.clear()
+    until(lambda: current(live))
+    listed = world.reads(HPAS)
+    assert owner(live).owner == "HorizontalPodAutoscaler rec/vllm"
+    assert world.reads(HPAS) == listed
+
+
 def test_capacity_from_the_mirror(world: World, live: KubeCluster) -> None:
     """Free GPUs are counted from what is known already."""
     body = node("n", 8)
@@ -250,7 +267,7 @@ def test_cut_connections_lose_nothing(world: World, live: KubeCluster) -> None:
     for name in ("b", "c", "d"):
         world.server.cut()
         world.add_pod(name)
-    until(lambda: ready(live) == 4)
+    until(lambda: current(live) and ready(live) == 4)
     assert world.reads("/api/v1/pods") == listed
     watches = [
         int(r["query"]["resourceVersion"])
@@ -381,7 +398,7 @@ def test_version_too_old_lists_again(world: World, live: KubeCluster) -> None:
     for number in range(20):  # more changes than the server remembers
         world.add_pod(f"p{number}")
     world.server.faults.clear()
-    until(lambda: ready(live) == 20)
+    until(lambda: current(live) and ready(live) == 20)
     assert world.reads("/api/v1/pods") > listed
 
 

@@ -13,7 +13,7 @@ from responder.kube.interest import Interest
 from responder.kube.mirrors import Mirrors
 from responder.kube.news import Nobody
 from responder.model import TargetRef
-from tests.kube.fake_api import FakeApi, recorded
+from tests.kube.fake_api import FakeApi, recorded, watched
 from tests.kube.objects import listed
 
 PODS = "/api/v1/pods"
@@ -35,7 +35,7 @@ def ref(namespace: str) -> TargetRef:
 def within(api: FakeApi, cluster: KubeCluster) -> Mirrors:
     """Mirrors of who may list pods in namespaces only."""
     for number in range(10):
-        api.answers[f"GET /api/v1/namespaces/n{number}/pods"] = listed()
+        api.answers[f"GET /api/v1/namespaces/n{number}/pods"] = watched(listed())
     api.answers[f"GET {PODS}"] = FORBIDDEN
     made = Mirrors(cluster.connection, cluster.discovery, Nobody())
     until(lambda: made._pods._all.mirror.refused)
@@ -67,7 +67,7 @@ def test_the_whole_cluster_takes_the_place_of_namespaces(
     """Once the right is given, nothing is watched twice."""
     until(lambda: is_watched(within, "n0"))
     kept = within._pods._namespaces["n0"]
-    api.answers[f"GET {PODS}"] = listed()
+    api.answers[f"GET {PODS}"] = watched(listed())
     within._pods._all.mirror.stop()  # it would try again in five minutes
     monkeypatch.setattr(within._pods, "_all", within._pods._make(""))
     within._pods._all.mirror.start()

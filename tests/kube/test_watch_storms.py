@@ -15,7 +15,7 @@ from responder.kube.pace import Pace
 from responder.kube.pods import Pod
 from responder.kube.views import PodView
 from responder.model import Ownership, TargetRef
-from tests.kube.fake_api import RESET, FakeApi, discovery, recorded
+from tests.kube.fake_api import RESET, FakeApi, discovery, recorded, watched
 from tests.kube.objects import listed
 
 PODS = "/api/v1/pods"
@@ -60,12 +60,13 @@ SHORT = {
 
 @pytest.mark.parametrize("answer", SHORT.values(), ids=SHORT)
 def test_a_watch_that_does_not_last_is_no_storm(api: FakeApi, cluster: KubeCluster, answer: object) -> None:
-    """Whatever ends it: lists and watches come seldom, and what is kept stays believed."""
+    """Whatever ends it: lists and watches come seldom, and nothing is believed while there is none."""
     api.answers[f"GET {PODS}"] = lambda request: answer if "watch" in request["query"] else LIST
     with mirrored(cluster) as mirror:
-        until(lambda: mirror.current)
+        until(lambda: len(api.requests) >= 2)
         time.sleep(1.2)
         assert len(api.requests) <= 8
+        until(lambda: not mirror.current)
 
 
 def test_a_list_without_a_version_is_no_storm(api: FakeApi, cluster: KubeCluster) -> None:
@@ -105,14 +106,15 @@ def test_pauses_double_until_a_watch_lasts() -> None:
 def test_a_kind_in_another_version_is_watched_again(api: FakeApi, cluster: KubeCluster) -> None:
     """A definition that is replaced is not taken for a want of rights: the watch follows it within seconds."""
     api.answers |= discovery("example.com", "v1", {"servers": "Server"})
-    api.answers["GET /apis/example.com/v1/servers"] = LIST
+    api.answers["GET /apis/example.com/v1/servers"] = watched(LIST)
     mirrors = Mirrors(cluster.connection, cluster.discovery, Nobody())
     mirrors.target(SERVER)
     (kind,) = mirrors._kinds.values()
     until(lambda: kind.scoped.view("rec") is not None)
     api.answers = {key: answer for key, answer in api.answers.items() if "example.com" not in key}
+    api.end_watches()
     api.answers |= discovery("example.com", "v2", {"servers": "Server"})
-    api.answers["GET /apis/example.com/v2/servers"] = LIST
+    api.answers["GET /apis/example.com/v2/servers"] = watched(LIST)
     until(lambda: any(r["path"] == "/apis/example.com/v2/servers" for r in api.requests), 5)
     until(lambda: kind.scoped.view("rec") is not None)
     mirrors.stop()
@@ -131,8 +133,8 @@ def test_a_look_follows_a_definition_that_was_replaced(api: FakeApi, cluster: Ku
     assert cluster.workload(vllm).replicas == 2
 
 
-@pytest.mark.parametrize("watched", [False, True], ids=["read", "watched"])
-def test_keda_that_is_uninstalled_owns_nothing(api: FakeApi, tmp_path: Path, watched: bool) -> None:
+@pytest.mark.parametrize("current", [False, True], ids=["read", "watched"])
+def test_keda_that_is_uninstalled_owns_nothing(api: FakeApi, tmp_path: Path, current: bool) -> None:
     """Its definitions are gone while discovery still knows them: the targets are free, and none fails for it."""
     vllm = TargetRef("rec", "Deployment", "vllm")
     api.answers |= discovery("keda.sh", "v1alpha1", {"scaledobjects": "ScaledObject"})
@@ -140,13 +142,14 @@ def test_keda_that_is_uninstalled_owns_nothing(api: FakeApi, tmp_path: Path, wat
         {"metadata": {"name": "so", "namespace": "rec"}, "spec": {"scaleTargetRef": {"name": "vllm"}}}
     )
     for scope in ("", "namespaces/rec/"):
-        api.answers[f"GET /apis/keda.sh/v1alpha1/{scope}scaledobjects"] = so
-        api.answers[f"GET /apis/autoscaling/v2/{scope}horizontalpodautoscalers"] = LIST
+        api.answers[f"GET /apis/keda.sh/v1alpha1/{scope}scaledobjects"] = watched(so)
+        api.answers[f"GET /apis/autoscaling/v2/{scope}horizontalpodautoscalers"] = watched(LIST)
     with closing(KubeCluster(api.kubeconfig(tmp_path / "k"), timeout=2, deadline=3)) as cluster:
-        if watched:
+        if current:
             cluster.keep_current()
         read = cluster.workload(vllm)
         assert cluster.ownership(vllm, read).owner == "ScaledObject rec/so"
         cluster._owners._listed.clear()
         api.answers = {key: answer for key, answer in api.answers.items() if "keda.sh" not in key}
+        api.end_watches()
         until(lambda: cluster.ownership(vllm, read) == Ownership(known=True), 5)
