@@ -27,6 +27,7 @@ _WAITING = 1000
 _KEPT = 4096
 _AGGREGATE_SECONDS = 600.0
 _FORBIDDEN_SECONDS = 300.0
+_TOLD_SECONDS = 60.0
 _LONGEST_MESSAGE = 1024
 
 _log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class _Written:
 
 
 class Recorder:
-    """Writes Events from one background thread; what is too much for it is dropped, and the log says so once."""
+    """Writes Events from one background thread; what is too much for it is dropped, which the log says now and then."""
 
     def __init__(self, connection: Connection, discovery: Discovery) -> None:
         self._connection = connection
@@ -64,7 +65,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         self._forbidden_until: dict[str, float] = {}
-        self._full = False
+        self._told_until = 0.0
 
     def record(self, ref: TargetRef, uid: str, reason: str, message: str, kind: str) -> None:
         """Queue an Event. `kind` is Normal or Warning."""
@@ -72,11 +73,10 @@ class Recorder:
         note = _Note(ref, uid, reason, message[:_LONGEST_MESSAGE], kind, datetime.now(UTC))
         try:
             self._queue.put_nowait(note)
-            self._full = False
         except queue.Full:
-            if not self._full:
+            if time.monotonic() >= self._told_until:
                 _log.warning("Events are dropped: %d wait for the API server to take them.", _WAITING)
-            self._full = True
+                self._told_until = time.monotonic() + _TOLD_SECONDS
 
     def close(self, timeout: float = 2.0) -> None:
         """Write what waits, for at most `timeout` seconds."""
