@@ -50,6 +50,7 @@ MOMENTS = 200
 HOURS = (1, 6, 24, 72)
 LENGTHS = (("1800", "30 minutes"), ("3600", "1 hour"), ("7200", "2 hours"), ("14400", "4 hours"),
            ("28800", "8 hours"), ("86400", "1 day"), ("259200", "3 days"))  # fmt: skip
+_LONGEST_ADDRESS = 4096
 _STATIC = resources.files("responder").joinpath("web/static")
 _NOT_SHOWN = frozenset({"decided_at", "counted_at", "unreachable"})
 _OPEN = frozenset({"page.static", "page.sign_in_form", "page.signed_in"})
@@ -329,7 +330,9 @@ def _hours() -> int:
 
 def _local(address: str) -> str:
     """The address if it is one of this page; else the front."""
-    return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
+    # Browsers, and what writes the header, leave out control characters: what is left may begin with `//`.
+    ours = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return address if ours and len(address) <= _LONGEST_ADDRESS else "/"
 
 
 # Below: how it is sent

@@ -39,8 +39,8 @@ def visitor() -> Identity | None:
     until = said.partition(".")[0]
     if not until.isascii() or not until.isdigit() or len(until) > 15 or int(until) < time.time():
         return None
-    secret = _secret()
-    found = access.signed_by(lambda known: hmac.compare_digest(_signed(secret + known, said), signature))
+    secret, proof = _secret(), _bytes(signature)
+    found = access.signed_by(lambda known: hmac.compare_digest(_signed(secret + known, said).encode(), proof))
     return found if found is not None and found.may(Role.VIEWER) else None
 
 
@@ -73,8 +73,7 @@ def form_token() -> str:
 
 def check_form() -> None:
     """Raise Refused unless the form was made by this page, for this session."""
-    # A form may hold what is not ASCII, which compare_digest does not compare as text.
-    if not hmac.compare_digest(request.form.get("csrf", "").encode(), form_token().encode()):
+    if not hmac.compare_digest(_bytes(request.form.get("csrf", "")), form_token().encode()):
         raise Refused(403, "this form is not of your session any more: reload the page and send it again")
 
 
@@ -89,7 +88,12 @@ def _secret() -> bytes:
 
 
 def _signed(key: bytes, text: str) -> str:
-    return hmac.new(key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+    return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    """What came from outside for compare_digest, which takes no text beyond ASCII."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _by_tls() -> bool:

@@ -92,6 +92,7 @@ class TestWhoGetsIt:
             pytest.param(lambda cookie: "1" + cookie[10:], id="an end that is past"),
             pytest.param(lambda cookie: "", id="nothing"),
             pytest.param(lambda cookie: "é.x.y", id="letters beyond ASCII"),
+            pytest.param(lambda cookie: cookie.rpartition(".")[0] + ".é", id="a signature beyond ASCII"),
         ],
     )
     def test_a_cookie_that_was_tampered_with_is_none(self, spoil: Any, tmp_path: Path) -> None:
@@ -128,7 +129,18 @@ class TestWhoGetsIt:
                     True,
                 )
 
-    @pytest.mark.parametrize("address", ["//evil.example/", "https://evil.example/", "/\\evil.example"])
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "//evil.example/",
+            "https://evil.example/",
+            "/\\evil.example",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            "/a\r\nX-Injected: 1",
+            "/" + "a" * 5000,
+        ],
+    )
     def test_signing_in_leads_nowhere_else(self, address: str, tmp_path: Path) -> None:
         """A link to the form with another site's address would lend this page's name to it."""
         with api(tmp_path, MINE) as made:
