@@ -353,7 +353,11 @@ def _from_workload(name: str, kind: str, labels: Mapping[str, str]) -> TargetRef
         bare, _, group = kind.partition(".")
         if not group:
             return None
-        known = (bare, group)
+        known = (bare, group.lower())
+        if not (bare.isascii() and bare.isalnum()) or not templates.is_object_name(known[1]):
+            return Rejection(
+                f"Label workload_type is {quoted(kind)}, which is no kind: write it as Kind.group."
+            )
     return _checked(known, name, labels)
 
 

@@ -140,6 +140,19 @@ def test_target_template_of_another_group():
             TargetRef("n", "Thing", "w", "example.org"),
             id="a custom kind with its group",
         ),
+        pytest.param(
+            {"workload": "w", "workload_type": "Thing.Example.ORG"},
+            TargetRef("n", "Thing", "w", "example.org"),
+            id="a group in other letters, which no API group has",
+        ),
+        pytest.param(
+            {"workload": "w", "workload_type": "a/b.example.org"}, "no kind", id="a kind that is a path"
+        ),
+        pytest.param({"workload": "w", "workload_type": ".example.org"}, "no kind", id="a group alone"),
+        pytest.param(
+            {"workload": "w", "workload_type": "Thing.../../api/v1"}, "no kind", id="a group that is a path"
+        ),
+        pytest.param({"workload": "w", "workload_type": "Thing.a?b=c"}, "no kind", id="a group with a query"),
         pytest.param({"workload": "w", "workload_type": "Thing"}, None, id="a custom kind without its group"),
         pytest.param({"workload": "w", "workload_type": "daemonset"}, "cannot be scaled", id="daemonset"),
         pytest.param({"workload": "w", "workload_type": "job"}, "cannot be scaled", id="job"),

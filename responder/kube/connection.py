@@ -7,6 +7,7 @@ that cost ten times the CPU.
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,12 +21,13 @@ import msgspec
 import tenacity
 import urllib3
 
-from responder.errors import ConfigError, ResponderError, TransientError
+from responder.errors import ConfigError, PermanentError, ResponderError, TransientError
 from responder.http_body import read_body
 from responder.kube.credentials import api_client, authorization
 from responder.kube.errors import UnsentError, broken, refused
 from responder.kube.objects import ListMeta
 from responder.kube.ratelimit import RateLimit
+from responder.model import Reason
 
 T = TypeVar("T")
 Query = Mapping[str, str]
@@ -41,6 +43,7 @@ _REREAD_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _LEAST_SECONDS = 0.05
 """What a request gets even at the end of its deadline, so that it ends in an answer."""
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _AGAIN = frozenset({"transient", "timeout", "connection", "server", "throttled", "body"})
 """Kinds of transient errors that another try may mend."""
 
@@ -237,6 +240,9 @@ class Connection:
         return self._send(self._client, call, read_timeout)
 
     def _send(self, client: Any, call: Call, read_timeout: float) -> urllib3.HTTPResponse:
+        if not all(map(_SEGMENT.fullmatch, call.path.removeprefix("/").split("/"))):
+            # Names come from labels and owner references too, and must lead nowhere else.
+            raise PermanentError(f"Cannot {call.doing}: that is no name in Kubernetes.", Reason.INVALID)
         try:
             headers = {"Accept": call.accept, "User-Agent": "gpu-responder", **authorization(client)}
             if call.data is not None:

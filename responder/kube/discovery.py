@@ -12,6 +12,7 @@ from responder.errors import PermanentError
 from responder.kube.connection import Connection
 from responder.kube.errors import NotServedError
 from responder.model import Reason, TargetRef
+from responder.templates import is_object_name
 
 F = TypeVar("F")
 R = TypeVar("R")
@@ -151,7 +152,7 @@ class Discovery:
 
     def _read(self, group: str) -> _Known:
         kinds: dict[str, Resource] = {}
-        versions = self._versions(group)
+        versions = self._versions(group) if not group or is_object_name(group) else []
         for version in versions:
             for resource in self._resources(group, version):
                 # The first version that has a kind wins; the preferred one comes first.

@@ -14,6 +14,7 @@ from responder.kube.managers import FIELD_MANAGER
 from responder.kube.objects import Meta
 from responder.model import Reason
 from responder.nodes import Cordon, Node
+from responder.templates import is_object_name
 
 NOTE = "gpu-responder.io/cordoned"
 """The annotation with who, when and why. It stays when a person lifts the cordon, and says then that one did."""
@@ -62,7 +63,7 @@ class Nodes:
     def read(self, names: Iterable[str]) -> Mapping[str, Node]:
         """Those of the nodes that exist, live."""
         found = {}
-        for name in names:
+        for name in filter(is_object_name, names):
             try:
                 node = self._connection.get(f"/api/v1/nodes/{name}", _Node, f"read node {name}")
             except PermanentError as error:

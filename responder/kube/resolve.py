@@ -15,8 +15,10 @@ from responder.errors import PermanentError
 from responder.kube.connection import Connection
 from responder.kube.discovery import Discovery, Resource
 from responder.kube.objects import Anything, Meta, OwnerReference
+from responder.matchers import quoted
 from responder.model import Reason, TargetRef
 from responder.policy import Rejection
+from responder.templates import is_namespace, is_object_name
 
 _FRESH_SECONDS = 60.0
 """A pod's owner is verified again after so long: a StatefulSet's pod names come back under another owner."""
@@ -55,6 +57,10 @@ class Resolver:
         if named is None:
             return Rejection("the alert names no pod: it has neither exported_pod nor pod with a namespace")
         namespace, name = named
+        if not is_namespace(namespace) or not is_object_name(name):
+            return Rejection(
+                f"the alert names pod {quoted(f'{namespace}/{name}')}, which is not a legal name"
+            )
         exported = bool(labels.get("exported_pod"))
         now = self._clock()
         with self._lock:

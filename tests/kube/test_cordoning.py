@@ -280,3 +280,10 @@ def test_a_person_who_lifts_our_cordon_may_make_their_own_at_once(server: SimSer
     world.now += timedelta(seconds=601)
     world.cordons.look()
     assert read(server, "n1")["spec"]["unschedulable"] is True
+
+
+def test_a_label_that_names_no_node_is_not_asked_for(server: SimServer, world: World) -> None:
+    """Not even where it would lead to something else that this service may read; the others' faults go on."""
+    asked = len(server.requests)
+    assert world.cluster.nodes.read(["../namespaces/default", "10.0.0.1:9400", "", "a?b"]) == {}
+    assert len(server.requests) == asked

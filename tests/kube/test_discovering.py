@@ -119,6 +119,15 @@ def test_groups_that_alerts_make_up_do_not_pile_up(
     assert len(found._groups) <= 3
 
 
+@pytest.mark.parametrize(
+    "group", ["../../api/v1/namespaces/rec/secrets", "a?b", "a/b", "..", "A.b", "a b", "%2e"]
+)
+def test_a_group_that_is_none_is_not_asked_for(api: FakeApi, found: Discovery, group: str) -> None:
+    """Whatever an alert or an owner reference names, nothing but a group gets into a path."""
+    assert found.find(group, "Secret") is None
+    assert api.requests == []
+
+
 def test_version_moves_on(api: FakeApi, found: Discovery, time: Time) -> None:
     """A preferred version that changes is noticed in the end."""
     found.find("apps", "Deployment")

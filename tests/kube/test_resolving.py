@@ -191,3 +191,33 @@ def test_cluster_resolves(api: FakeApi, resolver: Resolver, cluster: KubeCluster
     """The target, or the sentence why there is none."""
     assert cluster.locate(EXPORTED) == VLLM
     assert "names no pod" in why(cluster.locate({}))
+
+
+ODD_NAMES = {
+    "a pod that is a path": {"namespace": "rec", "pod": "../../../v1/nodes/n/proxy"},
+    "a namespace that is a path": {"namespace": "../nodes/n/proxy", "pod": "vllm"},
+    "a pod with a query": {"namespace": "rec", "pod": "vllm?x=y"},
+    "an escaped path": {"namespace": "rec", "pod": "%2e%2e"},
+    "the folder above": {"exported_namespace": "rec", "exported_pod": ".."},
+}
+
+
+@pytest.mark.parametrize("labels", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_a_name_that_is_none_is_not_asked_for(api: FakeApi, cluster: KubeCluster, labels: dict) -> None:
+    """Whoever writes alerts chooses pods, and nothing else that this service may read."""
+    found = cluster.locate(labels)
+    assert isinstance(found, Rejection)
+    assert "not a legal" in found.message
+    assert not [r for r in api.requests if "proxy" in r["path"] or r["path"].startswith("/api/v1/")]
+
+
+def test_an_owner_whose_name_is_a_path_is_not_asked_for(api: FakeApi, cluster: KubeCluster) -> None:
+    """The API server takes any name in an owner reference."""
+    body = pod("vllm-1", owner=owner("ReplicaSet", "../../../../../api/v1/nodes/n/proxy", "u"))
+    api.answers |= discovery("", "v1", {"pods": "Pod"}, unscalable=("pods",))
+    api.answers |= discovery("apps", "v1", {"deployments": "Deployment", "replicasets": "ReplicaSet"})
+    api.answers["GET /api/v1/namespaces/rec/pods/vllm-1"] = (200, {}, body)
+    found = cluster.locate({"namespace": "rec", "pod": "vllm-1"})
+    assert isinstance(found, Rejection)
+    assert "cannot be verified" in found.message
+    assert not [r for r in api.requests if "proxy" in r["path"]]
