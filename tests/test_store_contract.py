@@ -378,6 +378,10 @@ class TestHistory:
             pytest.param({"since": NOW + HOUR}, ["b", "a"], id="since a moment"),
             pytest.param({"namespaces": ("infer*",), "name": "a"}, ["a", "a"], id="within globs"),
             pytest.param({"namespaces": ("team-*",)}, [], id="outside of globs"),
+            pytest.param({"namespaces": ("[!i]*",)}, [], id="within a glob that says what it is not"),
+            pytest.param(
+                {"namespaces": ("[!o]*",), "name": "a"}, ["a", "a"], id="within one that is not another"
+            ),
             pytest.param({"namespaces": ()}, [], id="within no namespace"),
             pytest.param({"name": "a' OR '1'='1"}, [], id="by what would be code"),
         ],

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from responder.codec import decode, encode
 from responder.errors import ConfigError, Conflict, StoreUnavailable
+from responder.matchers import within
 from responder.model import (
     AuditEntry,
     Commit,
@@ -270,13 +271,19 @@ class SqliteStore:
             clauses.append("at >= ?")
             values.append(wanted.since.timestamp())
         if wanted.namespaces is not None:
-            clauses.append(f"({' OR '.join(['namespace GLOB ?'] * len(wanted.namespaces)) or '0'})")
-            values.extend(wanted.namespaces)
+            reached = self._reached(wanted.namespaces)
+            clauses.append(f"namespace IN ({', '.join('?' * len(reached))})")
+            values.extend(reached)
         where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
         # Clauses are constants of this function; what was asked for goes in as values.
         query = f"SELECT id, body FROM history {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
         rows = self._read(query, (*values, max(limit, 0)))
         return [StoredEntry(identity, decode(body, HistoryEntry)) for identity, body in rows]
+
+    def _reached(self, globs: tuple[str, ...]) -> list[str]:
+        """Namespaces in history that the globs fit. SQLite's own GLOB reads `[!a]` otherwise."""
+        rows = self._read("SELECT DISTINCT namespace FROM history", ())
+        return [namespace for (namespace,) in rows if within(namespace, globs)]
 
     def actions_since(self, direction: Direction, since: datetime) -> list[datetime]:
         """When changes of ours took effect, or may have, oldest first."""
