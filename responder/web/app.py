@@ -99,6 +99,8 @@ def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flas
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
     app.extensions["gpu-responder"] = services
+    # A path with doubled slashes is no other name for a route: its redirect would go to what the Host header says.
+    app.url_map.merge_slashes = False
     app.register_blueprint(operations)
     for blueprint in blueprints:
         app.register_blueprint(blueprint)

@@ -8,7 +8,7 @@ from responder.model import AuditEntry, Override, Silence
 from responder.web.answers import answer
 from responder.web.app import identity, needs, services
 from responder.web.auth import Role
-from responder.web.problems import BadRequest
+from responder.web.known import check_sees_all
 from responder.web.queries import limit
 from responder.web.views import stamp
 
@@ -19,8 +19,7 @@ audit = Blueprint("audit", __name__, url_prefix="/api/v1")
 @needs(Role.OPERATOR)
 def trail() -> Response:
     """The newest changes, newest first. For operators of all namespaces: a line may be of any of them."""
-    if identity().namespaces is not None:
-        raise BadRequest("the audit is of all namespaces, and this token is limited to some", 403)
+    check_sees_all("the audit is")
     entries = services().store.audits(limit())
     return answer(
         {

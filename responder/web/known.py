@@ -6,6 +6,7 @@ from responder.matchers import parse
 from responder.model import Record
 from responder.web.app import identity, services
 from responder.web.finding import Found, find, spelt
+from responder.web.problems import BadRequest
 
 
 def may_see(record: Record) -> bool:
@@ -26,6 +27,12 @@ def bound_to(matchers: Iterable[str]) -> list[str] | None:
 def may_see_of(namespaces: Sequence[str] | None) -> bool:
     """True if the request's identity may reach all of these; what is for all namespaces concerns everybody."""
     return namespaces is None or all(map(identity().may_reach, namespaces))
+
+
+def check_sees_all(what: str) -> None:
+    """Raise BadRequest for a token that is limited to namespaces, where `what` is asked for, which is of all."""
+    if identity().namespaces is not None:
+        raise BadRequest(f"{what} of all namespaces, and this token is limited to some", 403)
 
 
 def keys() -> list[str]:

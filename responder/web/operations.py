@@ -13,6 +13,7 @@ from responder.web.answers import answer
 from responder.web.app import needs, services
 from responder.web.audit import line
 from responder.web.auth import Role
+from responder.web.known import check_sees_all
 from responder.web.notices import said_by_actor
 
 operations = Blueprint("operations", __name__)
@@ -61,7 +62,11 @@ def _of_the_actor(now: datetime) -> Mapping[str, str]:
 @operations.post("/-/reload")
 @needs(Role.OPERATOR)
 def reload() -> Response:
-    """Read the policy file now, in every process; 422 and why if it is wrong, and the old one stays."""
+    """Read the policy file now, in every process; 422 and why if it is wrong, and the old one stays.
+
+    For operators of all namespaces: it also has what failed for good tried again, everywhere.
+    """
+    check_sees_all("the policy file is")
     own = services()
     before = own.source.current.digest
     try:
@@ -87,7 +92,8 @@ def _audit_reload(before: str, result: str) -> None:
 @operations.get("/metrics")
 @needs(Role.VIEWER)
 def scrape() -> Response:
-    """The service's own metrics, of all its processes."""
+    """The service's own metrics, of all its processes. For viewers of all namespaces: they name targets."""
+    check_sees_all("the metrics are")
     own = services()
     page, content_type = metrics.exposition(
         request.headers.get("Accept", ""), own.store, own.source, own.safe_mode

@@ -28,7 +28,7 @@ def refuse_unknown(known: Sequence[str]) -> None:
 def limit(default: int = 100) -> int:
     """`limit`, from 1 to MAX_LIMIT."""
     text = request.args.get("limit", str(default))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= MAX_LIMIT:
         raise BadRequest(f"limit: {text[:40]!r} is no whole number from 1 to {MAX_LIMIT}")
     return int(text)
 

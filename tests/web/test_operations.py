@@ -69,6 +69,13 @@ class TestAccess:
         """The open routes too: nothing of this service is for pages of the web."""
         assert make_app().test_client().get(path, headers={"Host": "evil.example"}).status_code == 403
 
+    @pytest.mark.parametrize("path", ["//metrics", "/-//ready", "//-/healthy"])
+    def test_a_path_with_doubled_slashes_is_none(self, guarded: Access, path: str) -> None:
+        """A redirect to the right one would go wherever the Host header says."""
+        answer = make_app(access=guarded).test_client().get(path, headers={"Host": "evil.example"})
+        assert (answer.status_code, answer.headers.get("Location")) == (404, None)
+        assert answer.json == {"error": "there is nothing at this path"}
+
 
 class TestHealth:
     def test_answers_while_the_process_does(self) -> None:

@@ -385,7 +385,18 @@ class TestAccess:
         assert people.call("DELETE", f"{ROUTE}/{other['id']}", token="team").status_code == 404
         assert people.call("DELETE", f"{ROUTE}/{everybody['id']}", token="team").status_code == 403
         assert len(people.store.overrides()) == 2
-        assert people.get("/api/v1/audit", token="team").status_code == 403
+
+    @pytest.mark.parametrize(
+        ("method", "path"), [("GET", "/api/v1/audit"), ("GET", "/metrics"), ("POST", "/-/reload")]
+    )
+    def test_a_limited_token_reaches_nothing_that_is_of_all_namespaces(
+        self, people: Api, method: str, path: str
+    ) -> None:
+        """Lines of the audit and metrics name targets of others, and a reload has theirs tried again."""
+        assert "this token is limited to some" in people.call(method, path, token="team").json["error"]
+        assert people.call(method, path, token="team").status_code == 403
+        assert people.call(method, path).status_code == 200
+        assert people.source.reloads == (1 if path == "/-/reload" else 0)
 
 
 class TestAudit:

@@ -345,6 +345,8 @@ class TestDecisions:
         [
             ("limit=0", "limit: '0' is no whole number from 1 to 10000"),
             ("limit=x", "limit: 'x' is no whole number"),
+            ("limit=0000000019", "limit: '0000000019' is no whole number"),
+            ("limit=00001000099999999999999999999", "is no whole number from 1 to 10000"),
             ("id=x", "id: 'x' is no whole number"),
             ("reason=Pause", "reason: 'Pause' is no reason; did you mean Paused?"),
             ("reason=x", "reason: 'x' is no reason; docs/how-it-decides.md lists them"),
