@@ -98,7 +98,8 @@ def is_news(before: Sighting | None, now: Sighting | None) -> bool:
     if (old.uid, old.annotations, before.leaving) != (new.uid, new.annotations, now.leaving):
         return True
     ours = new.manager == FIELD_MANAGER and old.replicas != new.replicas
-    return old.generation != new.generation and not ours
+    # After a list, several changes may lie between the two, of which ours is only the last.
+    return new.generation > old.generation + ours or new.generation < old.generation
 
 
 def _key(item: Anything) -> tuple[str, str]:

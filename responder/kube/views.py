@@ -199,11 +199,13 @@ class NodeView:
         nodes = {item.metadata.name: item for item in items}
         with self._lock:
             self._nodes = nodes
+        if any(map(_is_lifted, nodes.values())):
+            self._news.cordon_lifted()
 
     def put(self, item: Node) -> None:
         with self._lock:
             self._nodes[item.metadata.name] = item
-        if MARK in (item.metadata.labels or {}) and not (item.spec and item.spec.unschedulable):
+        if _is_lifted(item):
             self._news.cordon_lifted()
 
     def drop(self, item: Node) -> None:
@@ -213,3 +215,8 @@ class NodeView:
     def all(self) -> list[Node]:
         with self._lock:
             return list(self._nodes.values())
+
+
+def _is_lifted(node: Node) -> bool:
+    """Whether a cordon of ours was lifted by somebody else: we take its mark away with it."""
+    return MARK in (node.metadata.labels or {}) and not (node.spec and node.spec.unschedulable)

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from responder.kube import KubeCluster, mirror, selectors
+from responder.kube.capacity import Node
 from responder.kube.connection import Call
 from responder.kube.news import Nobody
 from responder.kube.pods import Pod, state_of
-from responder.kube.views import AutoscalerView, PodView
-from responder.model import Ownership, TargetRef
+from responder.kube.targets import Sighting, is_news
+from responder.kube.views import AutoscalerView, NodeView, PodView
+from responder.model import Ownership, TargetRef, Workload
 from responder.sim.auth import ADMIN, Rule, User
 from responder.sim.objects import ObjectStore
 from responder.sim.server import SimServer
@@ -337,6 +339,28 @@ def test_what_nobody_has_to_look_at_is_no_news(world: World) -> None:
         assert told == []
         world.send("PATCH", f"{DEPLOYMENTS}/vllm", {"spec": {"replicas": 4}})
         until(lambda: told == [VLLM])
+
+
+def test_what_was_changed_before_a_scale_of_ours_is_news() -> None:
+    """While nothing was watched, somebody else's change may lie under it."""
+    ours = Workload("u", 3, "7", 4, manager="gpu-responder")
+    before = Sighting(replace(ours, generation=2, replicas=3), leaving=False, details=None)
+    assert not is_news(before, Sighting(ours, leaving=False, details=None))
+    assert is_news(before, Sighting(replace(ours, generation=4), leaving=False, details=None))
+    assert not is_news(before, replace(before, workload=replace(before.workload, resource_version="9")))
+
+
+def test_a_cordon_that_was_lifted_while_nothing_was_watched_is_news() -> None:
+    """The list tells of it as the watch would have."""
+    heard = Heard()
+    view = NodeView(heard)
+    view.replace([msgspec.convert(node("a", 8), Node)])
+    cordoned = node("b", 8, labels={"gpu-responder.io/cordoned": "true"}, unschedulable=True)
+    view.replace([msgspec.convert(cordoned, Node)])
+    assert heard.lifted == 0
+    cordoned["spec"] = {}
+    view.replace([msgspec.convert(cordoned, Node)])
+    assert heard.lifted == 1
 
 
 def test_what_changed_while_nothing_was_watched_is_news(world: World) -> None:
