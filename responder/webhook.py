@@ -5,7 +5,7 @@ A payload that is not one is refused whole; an alert that cannot be used is refu
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -15,6 +15,7 @@ import jsonschema
 import jsonschema_rs
 import msgspec
 
+from responder.alerting.spans import fingerprint_within
 from responder.errors import ResponderError
 from responder.matchers import all_match, within
 from responder.model import Delivery, Notification
@@ -97,7 +98,7 @@ def parse(
         claimed, error = _screen(notification, settings, namespaces)
         results.append(Result(notification.fingerprint, error, claimed))
         if not error:
-            accepted.append(notification)
+            accepted.append(_as_its_own(notification, settings, namespaces))
     delivery = Delivery(
         received_at=received_at,
         notifications=tuple(accepted),
@@ -236,6 +237,16 @@ def _may_stand(settings: Settings, labels: Mapping[str, str], namespaces: tuple[
         return False  # pods of any namespace may run there
     tied = all("namespace" in hold.equal for hold in settings.holds if all_match(hold.matchers, labels))
     return tied and within(labels.get("namespace", ""), namespaces)
+
+
+def _as_its_own(
+    notification: Notification, settings: Settings, namespaces: tuple[str, ...] | None
+) -> Notification:
+    """A limited sender's alert that stands alone is known apart from others'; all that stand alone are kept as one."""
+    if namespaces is None or not stands_alone(settings, notification.labels):
+        return notification
+    own = fingerprint_within(notification.fingerprint, notification.labels.get("namespace", ""))
+    return replace(notification, fingerprint=own)
 
 
 def _time(text: str) -> datetime:

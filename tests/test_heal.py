@@ -143,3 +143,18 @@ def test_standing_alerts_and_gathered_readings() -> None:
     once = heal_span(hold, readings, FILE, at(100))
     assert once.denied_at == at(100)
     assert heal(record("more"), readings, FILE, at(100)).alerts["more"].denied_at == at(100)
+
+
+def test_an_alert_that_a_limited_sender_told_of_is_the_one_that_alertmanager_has() -> None:
+    """It is kept apart from others' by its namespace: it is healed as itself, and not taken in a second time."""
+    own = span("more@inference")
+    healer = gathered([reading(100)])
+    denied = heal_span(own, healer, FILE, at(100))
+    assert denied.denied_at == at(100)
+    over = heal_span(denied, gathered([reading(200)]), FILE, at(200))
+    assert not over.firing
+    again = heal_span(over, gathered([reading(900, alert(started=800))]), FILE, at(900))
+    assert (again.firing, again.fingerprint) == (True, "more@inference")
+    said = gathered([reading(100, alert())])
+    assert unheard({"more@inference"}, said, at(100)) == ()
+    assert len(unheard({"more@other"}, said, at(100))) == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from responder.alerting import episodes as episodes_of
-from responder.alerting.spans import heard
+from responder.alerting.spans import fingerprint_of, fingerprint_within, heard
 from responder.model import AlertmanagerReading, Episode, Notification, Record, Span, StandingAlert
 from responder.policy import Settings
 
@@ -57,11 +57,12 @@ def heal_span(
     span: Span, readings: Readings, settings: Settings, now: datetime, receivers: Set[str] = ANY
 ) -> Span:
     """The same for one alert, as for those that stand alone."""
-    found = readings.by_fingerprint.get(span.fingerprint, ())
+    found = readings.by_fingerprint.get(fingerprint_of(span.fingerprint), ())
     active = [pair for pair in found if _fires_for(pair[1], receivers)]
     if active:
         reading, alert = max(active, key=lambda pair: (pair[0].read_at, pair[0].url))
-        return heard(span, _notification(alert, reading, now), settings.timing) or span
+        said = replace(_notification(alert, reading, now), fingerprint=span.fingerprint)
+        return heard(span, said, settings.timing) or span
     suppressed = [reading.read_at for reading, alert in found if alert.state == "suppressed"]
     if suppressed:
         return _suppressed(span, min(max(suppressed), now))
@@ -78,7 +79,10 @@ def unheard(
     found: list[Notification] = []
     for fingerprint, pairs in readings.by_fingerprint.items():
         told = next((pair for pair in pairs if _fires_for(pair[1], receivers)), None)
-        if told is not None and fingerprint not in known:
+        if told is None:
+            continue
+        within = fingerprint_within(fingerprint, told[1].labels.get("namespace", ""))
+        if fingerprint not in known and within not in known:
             found.append(_notification(told[1], told[0], now))
     return tuple(found)
 

@@ -7,6 +7,23 @@ from enum import StrEnum
 from responder.model import Notification, Span
 from responder.policy import Timing
 
+_APART = "@"
+"""Stands in no fingerprint."""
+
+
+def fingerprint_within(fingerprint: str, namespace: str) -> str:
+    """What an alert that stands alone is known by when its sender may reach some namespaces only.
+
+    A fingerprint is what a sender says it is. With that of another's alert, such as a hold on the whole cluster, it
+    could have resolved that one.
+    """
+    return f"{fingerprint}{_APART}{namespace}"
+
+
+def fingerprint_of(known_by: str) -> str:
+    """The fingerprint that Alertmanager has for the alert."""
+    return known_by.partition(_APART)[0]
+
 
 class Condition(StrEnum):
     """What an alert is at a moment. Only FIRING triggers; SUPPRESSED and UNKNOWN may still forbid."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from responder.alerting.spans import Condition, condition
+from responder.alerting.spans import Condition, condition, fingerprint_of
 from responder.deciding.claims import silenced_by
 from responder.matchers import Matcher, all_match
 from responder.model import Silence, Span
@@ -91,7 +91,7 @@ def _view(span: Span, silences: Sequence[Silence]) -> dict[str, Any]:
     # The webhook does not tell until when an alert holds: for Alertmanager that is its resolve_timeout.
     timeout = services().source.current.timing.alert_timeout
     return {
-        "fingerprint": span.fingerprint,
+        "fingerprint": fingerprint_of(span.fingerprint),
         "labels": dict(span.labels),
         "annotations": dict(span.annotations),
         "startsAt": stamp(span.starts_at),

@@ -529,6 +529,18 @@ class TestTokens:
         assert result["result"] == ("rejected" if error else "accepted")
         assert error in result.get("error", "")
 
+    def test_keep_a_limited_sender_from_alerts_of_others_that_stand_alone(self, app: Any) -> None:
+        """A fingerprint is what a sender says: with that of a hold on the cluster it could have resolved that."""
+        hold = {"action": "hold", "workload": "w", "namespace": "team-a"}
+        fingerprint = alert()["fingerprint"]
+        for token in ("limited", "whole"):
+            answer = post(payload(alert(labels=hold)), app=app, Authorization=f"Bearer {token}")
+            assert answer.json["results"] == [{"fingerprint": fingerprint, "result": "accepted"}]
+        own, whole = (each.notifications[0].fingerprint for each in self.store.deliveries)
+        assert (own, whole) == (f"{fingerprint}@team-a", fingerprint)
+        post(payload(alert()), app=app, Authorization="Bearer limited")
+        assert self.store.deliveries[-1].notifications[0].fingerprint == fingerprint, "a target's are its own"
+
     def test_name_the_sender_and_its_limits_to_the_actor(self, app: Any) -> None:
         """An alert whose target is only found later is bound by them too."""
         post(payload(alert()), app=app, Authorization="Bearer limited")
