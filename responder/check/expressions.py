@@ -9,7 +9,7 @@ import promql_parser as pp
 
 from responder import promql
 from responder.check.labels import ABSENT, ANYTHING, Label, Labels, assume, fixed, join
-from responder.matchers import Matcher
+from responder.matchers import Matcher, all_match
 from responder.rules import Group, Rule
 
 _MATCH_OPS = {
@@ -21,6 +21,9 @@ _MATCH_OPS = {
 _KEEP_LABELS = ("topk", "bottomk", "limitk", "limit_ratio")
 _SETS = ("and", "or", "unless")
 _COMPARISONS = (">", ">=", "<", "<=", "==", "!=")
+_RAW = ("vllm:", "sglang:")
+"""Raw metrics that have colons."""
+_TURNED = str.maketrans("<>", "><")
 _NO_LABELS = (
     "vector",
     "time",
@@ -75,14 +78,37 @@ def matchers_of(selector: Any) -> tuple[Matcher, ...]:
     )
 
 
+def _named_by(selector: Any) -> tuple[Matcher, ...]:
+    """The selector's matchers of the metric's name."""
+    return tuple(
+        Matcher(matcher.name, _MATCH_OPS[str(matcher.op)], matcher.value)
+        for matcher in selector.matchers.matchers
+        if matcher.name == "__name__"
+    )
+
+
+def _of_records(matcher: Matcher) -> bool:
+    """Whether a matcher of the metric's name picks records alone, by the colons that only those should have."""
+    if matcher.op not in ("=", "=~"):
+        return False
+    depth, choices = 0, [""]
+    for char in matcher.value if matcher.op == "=~" else "":
+        depth += (char == "(") - (char == ")")
+        if char == "|" and not depth:
+            choices.append("")
+        choices[-1] += char
+    return matcher.op == "=" or all(":" in choice and not choice.startswith(_RAW) for choice in choices)
+
+
 def called(call: Any) -> str:
     return str(call.func.name)
 
 
 def vector_args(call: Any) -> list[Any]:
     """A call's arguments that are series."""
-    scalars = (pp.NumberLiteral, pp.StringLiteral)
-    return [arg for arg in call.args if not isinstance(unwrapped(arg), scalars)]
+    return [
+        arg for arg in call.args if not isinstance(unwrapped(arg), pp.StringLiteral) and not _is_scalar(arg)
+    ]
 
 
 @dataclass(slots=True)
@@ -92,6 +118,8 @@ class Records:
     by_name: dict[str, list[tuple[Group, Rule]]] = field(default_factory=dict)
     _labels: dict[str, Labels] = field(default_factory=dict)
     _busy: set[str] = field(default_factory=set)
+    _ways: dict[int, list[tuple[Group, Rule]]] = field(default_factory=dict)
+    _surviving: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, groups: Iterable[Group]) -> "Records":
@@ -103,17 +131,16 @@ class Records:
         return records
 
     def names(self, selector: Any) -> list[str] | None:
-        """The metrics that a selector picks; None when a pattern picks any that are no records."""
+        """The metrics that a selector picks, of a pattern's the records; None when none is known."""
         if selector.name:
             return [str(selector.name)]
-        for matcher in selector.matchers.matchers:
-            if matcher.name == "__name__":
-                own = Matcher("__name__", _MATCH_OPS[str(matcher.op)], matcher.value)
-                if own.op == "=":
-                    return [own.value]
-                found = [name for name in self.by_name if own.matches({"__name__": name})]
-                return found or None
-        return None
+        named = _named_by(selector)
+        listed = assume(Labels(open=True), named).get("__name__").values
+        if listed is not None:
+            return sorted(listed)
+        if not named:
+            return None
+        return [name for name in self.by_name if all_match(named, {"__name__": name})] or None
 
     # --- Labels ----------------------------------------------------------------------------------
 
@@ -150,10 +177,11 @@ class Records:
         return Labels()
 
     def _selected(self, selector: Any) -> Labels:
-        names = self.names(selector)
-        if names is None:
-            return Labels(open=True)
-        return join([self._of_metric(name) for name in names])
+        names = self.names(selector) or []
+        found = [self._of_metric(name) for name in names]
+        if not selector.name and not any(map(_of_records, _named_by(selector))):
+            found.append(Labels(open=True))  # raw metrics beside the records
+        return join(found)
 
     def _of_metric(self, name: str) -> Labels:
         if name in self._labels:
@@ -218,7 +246,7 @@ class Records:
             return self._of_absent(series)
         if not series:
             return Labels()
-        inner = self.labels(series[-1] if name == "histogram_quantile" else series[0])
+        inner = self.labels(series[0])
         if name.startswith("histogram_quantile"):
             return inner.without(("le",))
         if name == "label_replace":
@@ -239,20 +267,24 @@ class Records:
 
     def behind(self, group: Group, rule: Rule) -> list[tuple[Group, Rule]]:
         """The longest way of recording rules to a rule, with itself: evaluations that follow one another."""
-        return self._behind([(group, rule)], frozenset())
+        return [*self._before(rule), (group, rule)]
 
-    def _behind(self, way: list[tuple[Group, Rule]], seen: frozenset[str]) -> list[tuple[Group, Rule]]:
+    def _before(self, rule: Rule) -> list[tuple[Group, Rule]]:
+        if id(rule) in self._ways:
+            return self._ways[id(rule)]
+        # What stands on itself adds nothing; and each rule is followed once, however many ways lead to it.
+        self._ways[id(rule)] = []
         try:
-            tree = parse(way[0][1].expr)
+            tree = parse(rule.expr)
         except ValueError:
-            return way
-        names = {name for selector in selectors(tree) for name in self.names(selector) or ()} - seen
-        longest = way
-        for name in sorted(names):
+            return []
+        longest: list[tuple[Group, Rule]] = []
+        for name in sorted({name for selector in selectors(tree) for name in self.names(selector) or ()}):
             for maker in self.by_name.get(name, ()):
-                longer = self._behind([maker, *way], seen | {name})
-                if _length(longer) > _length(longest):
-                    longest = longer
+                way = [*self._before(maker[1]), maker]
+                if _length(way) > _length(longest):
+                    longest = way
+        self._ways[id(rule)] = longest
         return longest
 
     def base(self, node: Any) -> str:
@@ -271,7 +303,7 @@ class Records:
         if isinstance(node, pp.Call):
             series = vector_args(node)
             smoothing = called(node).endswith("_over_time") or called(node) in ("clamp", "predict_linear")
-            return self.base(series[-1]) if smoothing and series else ""
+            return self.base(series[0]) if smoothing and series else ""
         if not isinstance(node, pp.VectorSelector) or not node.name:
             return ""
         rules = self.by_name.get(str(node.name), [])
@@ -289,38 +321,42 @@ class Records:
         except ValueError:
             return ""
 
-    def survives_zero(self, node: Any, seen: frozenset[str] = frozenset()) -> bool:
+    def survives_zero(self, node: Any) -> bool:
         """Whether an expression can have a value while its workload has no pods."""
         node = unwrapped(node)
         if isinstance(node, pp.VectorSelector):
             names = self.names(node)
             if names is None:
                 return True
-            return any(self._name_survives(name, seen) for name in names)
+            return any(self._name_survives(name) for name in names)
         if isinstance(node, pp.MatrixSelector):
-            return self.survives_zero(node.vector_selector, seen)
+            return self.survives_zero(node.vector_selector)
         if isinstance(node, pp.SubqueryExpr | pp.UnaryExpr | pp.AggregateExpr):
-            return self.survives_zero(node.expr, seen)
+            return self.survives_zero(node.expr)
         if isinstance(node, pp.BinaryExpr):
-            left = self.survives_zero(node.lhs, seen)
+            left = self.survives_zero(node.lhs)
             if str(node.op) == "unless":
                 return left
-            right = self.survives_zero(node.rhs, seen)
+            right = self.survives_zero(node.rhs)
             return (left or right) if str(node.op) == "or" else (left and right)
         if isinstance(node, pp.Call):
             if called(node) in ("absent", "absent_over_time"):
                 return True
-            return all(self.survives_zero(arg, seen) for arg in vector_args(node))
+            return all(self.survives_zero(arg) for arg in vector_args(node))
         return True
 
-    def _name_survives(self, name: str, seen: frozenset[str]) -> bool:
-        if name in seen:
-            return False
+    def _name_survives(self, name: str) -> bool:
+        if name not in self._surviving:
+            self._surviving[name] = False  # of what stands on itself alone
+            self._surviving[name] = self._makers_survive(name)
+        return self._surviving[name]
+
+    def _makers_survive(self, name: str) -> bool:
         if name not in self.by_name:
             return _GONE_WITH_PODS.match(name) is None
         for _, rule in self.by_name[name]:
             try:
-                if self.survives_zero(parse(rule.expr), seen | {name}):
+                if self.survives_zero(parse(rule.expr)):
                     return True
             except ValueError:
                 return True
@@ -346,12 +382,27 @@ def comparisons(node: Any, records: Records) -> list[Comparison]:
         return [*comparisons(node.lhs, records), *comparisons(node.rhs, records)]
     if operator == "unless":
         return comparisons(node.lhs, records)
-    number = unwrapped(node.rhs)
+    compared, number = unwrapped(node.lhs), unwrapped(node.rhs)
+    if isinstance(compared, pp.NumberLiteral):
+        compared, number = number, compared
+        operator = operator.translate(_TURNED)
     if operator not in (">", ">=", "<", "<=") or not isinstance(number, pp.NumberLiteral):
         return []
-    compared = unwrapped(node.lhs)
     base = records.base(compared) or (str(compared) if isinstance(compared, pp.AggregateExpr) else "")
     return [Comparison(base, operator.startswith(">"), float(number.val))] if base else []
+
+
+def always(node: Any) -> bool:
+    """Whether an expression has a value whatever its comparisons find, since `bool` makes them 0 or 1."""
+    node = unwrapped(node)
+    if not isinstance(node, pp.BinaryExpr):
+        return False
+    operator = str(node.op)
+    if operator == "or":
+        return always(node.lhs) or always(node.rhs)
+    if operator == "and":
+        return always(node.lhs) and always(node.rhs)
+    return operator in _COMPARISONS and node.modifier is not None and bool(node.modifier.return_bool)
 
 
 def interval_ms(group: Group, default_ms: int) -> int:
@@ -381,15 +432,29 @@ def _group(many: Labels, one: Labels, names: Iterable[str]) -> Labels:
 
 
 def _replaced(inner: Labels, texts: Sequence[str]) -> Labels:
+    """`label_replace`: where the pattern does not match, the label stays as it was."""
     target, replacement, source, pattern = texts
-    if replacement in ("$1", "${1}") and pattern in ("(.*)", "(.+)", ""):
-        return inner.with_label(target, inner.get(source))
-    if "$" in replacement:
-        return inner.with_label(target, ANYTHING if inner.possible(source) else inner.get(target))
-    before = inner.get(target)
-    constant = Label(frozenset({replacement}))
-    # Where the pattern does not match, the label stays as it was.
-    return inner.with_label(target, constant if pattern in ("", ".*") else join_labels([before, constant]))
+    before, origin = inner.get(target), inner.get(source)
+    whole = replacement in ("$1", "${1}") and pattern in ("(.*)", "(.+)")
+    if origin.values is not None:
+        found = [_replaced_one(value, before, replacement, pattern) for value in sorted(origin.values)]
+    elif pattern in (".*", "(.*)") or "$" not in replacement:
+        found = [origin if whole else ANYTHING if "$" in replacement else Label(frozenset({replacement}))]
+        found += [] if pattern in (".*", "(.*)") else [before]
+    else:
+        found = [ANYTHING]
+    return inner.with_label(target, join_labels(found or [before]))
+
+
+def _replaced_one(value: str, before: Label, replacement: str, pattern: str) -> Label:
+    """What one value of the source makes of the target."""
+    if not Matcher("", "=~", pattern).matches({"": value}):
+        return before
+    if "$" not in replacement:
+        return Label(frozenset({replacement}))
+    if replacement in ("$1", "${1}") and pattern in ("(.*)", "(.+)"):
+        return Label(frozenset({value}))
+    return ANYTHING
 
 
 def join_labels(many: Sequence[Label]) -> Label:

@@ -12,9 +12,11 @@ from responder.deciding.words import seconds
 from responder.model import Direction, ScaleType
 from responder.policy import Hold, Policy, Rules, SelectPolicy, Settings, Trigger, allowed
 
-_NUMBER = re.compile(
-    r"\s*\{\{-?\s*(?:\$value|\.Value)\s*(?:\|\s*printf\s+\"[^\"]*\"\s*)?-?\}\}\s*|\s*[\d.eE+-]+\s*"
-)
+_ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_WORDS = re.compile(r"\bhumanize|\bprintf\s+\"(?!%[-+ #0]*\d*(?:\.\d+)?[bdeEfFgGsv]\")")
+"""What makes words of a number within a template's action."""
+_A_VALUE = re.compile(r"\b[vV]alue\b")
+_NUMBER = re.compile(r"\s*(?:[\d.eE+-]+\s*)?")
 _MEANT = {"scale_up": Direction.UP, "scale_down": Direction.DOWN}
 
 
@@ -156,10 +158,18 @@ def _annotation(chain: Chain, alert: Alert, trigger: Trigger, name: str) -> Iter
         yield error(
             rule.file, line, "value-missing", said, f"add {name}: '{{{{ $value }}}}' to its annotations"
         )
-    elif not _NUMBER.fullmatch(text):
+    elif not _is_number(text):
         line = chain.sources.line_of(rule.file, rule.line, name)
         said = f"Trigger {trigger.name} is sized by the annotation {name}, which in {alert.name} is no bare number."
         yield error(rule.file, line, "value-missing", said, f"write {name}: '{{{{ $value }}}}'")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a template can render a bare number: values alone in its actions, and nothing else around them."""
+    actions, around = _ACTION.findall(text), _ACTION.sub("", text)
+    if not _NUMBER.fullmatch(around) or any(map(_WORDS.search, actions)):
+        return False
+    return any(map(_A_VALUE.search, actions)) if actions else bool(around.strip())
 
 
 def _namespace(chain: Chain, alert: Alert, fate: Fate) -> Iterator[Finding]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from responder import promql
 from responder.check.chain import Alert, Chain
-from responder.check.expressions import Comparison, comparisons, parse
+from responder.check.expressions import Comparison, always, comparisons, parse
 from responder.check.findings import Finding, error, warning
 from responder.check.labels import overlap
 from responder.model import Direction
 from responder.rules import Rule
 
-_VALUE = re.compile(r"\{\{[^}]*(?:\$value|\.Value)\b")
+_VALUE = re.compile(r"\{\{[^}]*(?:\$value|\.Value|\|\s*value)\b")
 _REPLICA_LABELS = ("prometheus_replica", "replica", "__replica__", "prometheus_server")
 _WORKLOAD = ("cluster", "namespace", "workload", "workload_type")
 _ACTIONS = (
@@ -27,6 +27,7 @@ def check(chain: Chain) -> Iterator[Finding]:
             yield from _value_in_label(chain, alert)
             yield from _replica_label(chain, alert)
             yield from _unknown_action(chain, alert)
+            yield from _always_fires(chain, alert)
         if alert.action == "scale_down" or any(fate.direction is Direction.DOWN for fate in alert.fates):
             yield from _kept_firing(chain, alert)
     yield from _hysteresis(chain)
@@ -84,6 +85,21 @@ def _unknown_action(chain: Chain, alert: Alert) -> Iterator[Finding]:
         )
 
 
+def _always_fires(chain: Chain, alert: Alert) -> Iterator[Finding]:
+    try:
+        fires = always(parse(alert.rule.expr))
+    except ValueError:
+        return
+    if fires:
+        yield error(
+            alert.rule.file,
+            chain.sources.line_of(alert.rule.file, alert.rule.line, "expr"),
+            "always-fires",
+            f"{alert.name} compares with `bool`, which gives 0 instead of nothing, so that it always fires.",
+            "remove bool",
+        )
+
+
 def _kept_firing(chain: Chain, alert: Alert) -> Iterator[Finding]:
     if alert.rule.keep_firing_for and promql.duration_ms(alert.rule.keep_firing_for):
         yield error(
@@ -97,38 +113,38 @@ def _kept_firing(chain: Chain, alert: Alert) -> Iterator[Finding]:
 
 
 def _hysteresis(chain: Chain) -> Iterator[Finding]:
-    ups = [alert for alert in chain.scaling if alert.action == "scale_up"]
-    downs = [alert for alert in chain.scaling if alert.action == "scale_down"]
-    for down in downs:
-        for up in ups:
-            if overlap(up.labels, down.labels, _WORKLOAD):
-                yield from _band(chain, up, down)
+    ups: dict[str, list[tuple[Alert, Comparison]]] = {}
+    for up in chain.scaling:
+        for high in _compared(chain, up) if up.action == "scale_up" else ():
+            if high.above:
+                ups.setdefault(high.base, []).append((up, high))
+    for down in chain.scaling:
+        for low in _compared(chain, down) if down.action == "scale_down" else ():
+            for up, high in ups.get(low.base, ()) if not low.above else ():
+                if overlap(up.labels, down.labels, _WORKLOAD):
+                    yield from _band(chain, up, high, down, low)
 
 
-def _band(chain: Chain, up: Alert, down: Alert) -> Iterator[Finding]:
+def _band(chain: Chain, up: Alert, high: Comparison, down: Alert, low: Comparison) -> Iterator[Finding]:
     line = chain.sources.line_of(down.rule.file, down.rule.line, "expr")
-    for high in _compared(chain, up):
-        for low in _compared(chain, down):
-            if high.base != low.base or not high.above or low.above:
-                continue
-            if low.threshold >= high.threshold:
-                yield error(
-                    down.rule.file,
-                    line,
-                    "no-hysteresis",
-                    f"{down.name} fires below {low.threshold:g} and {up.name} above {high.threshold:g} of the same"
-                    f" series ({low.base}), so that one of them always fires.",
-                    f"lower the threshold of {down.name} to less than {high.threshold / 2:g}",
-                )
-            elif low.threshold > high.threshold / 2 and _is_average(chain, low.base):
-                yield warning(
-                    down.rule.file,
-                    line,
-                    "narrow-hysteresis",
-                    f"{up.name} fires above {high.threshold:g}, and a second replica brings that to"
-                    f" {high.threshold / 2:g}, where {down.name} (below {low.threshold:g}) takes it away again.",
-                    f"lower the threshold of {down.name} to less than {high.threshold / 2:g}",
-                )
+    if low.threshold >= high.threshold:
+        yield error(
+            down.rule.file,
+            line,
+            "no-hysteresis",
+            f"{down.name} fires below {low.threshold:g} and {up.name} above {high.threshold:g} of the same"
+            f" series ({low.base}), so that one of them always fires.",
+            f"lower the threshold of {down.name} to less than {high.threshold / 2:g}",
+        )
+    elif low.threshold > high.threshold / 2 and _is_average(chain, low.base):
+        yield warning(
+            down.rule.file,
+            line,
+            "narrow-hysteresis",
+            f"{up.name} fires above {high.threshold:g}, and a second replica brings that to"
+            f" {high.threshold / 2:g}, where {down.name} (below {low.threshold:g}) takes it away again.",
+            f"lower the threshold of {down.name} to less than {high.threshold / 2:g}",
+        )
 
 
 def _compared(chain: Chain, alert: Alert) -> list[Comparison]:

@@ -9,7 +9,7 @@ import yaml
 
 from responder import rules
 from responder.check.chain import parseable
-from responder.check.expressions import Comparison, Records, comparisons, parse
+from responder.check.expressions import Comparison, Records, always, comparisons, parse
 
 RULES = """
 groups:
@@ -57,6 +57,16 @@ CASES = {
     "or has both": ("ns:a:one or max by (x) (b)", ("namespace", "x")),
     "a number changes nothing": ("1 - ns:a:one > 0.5", ("namespace",)),
     "label_replace copies": ('label_replace(ns:a:one, "x", "$1", "namespace", "(.*)")', ("namespace", "x")),
+    "label_replace leaves what it does not match": (
+        'label_replace(ns:a:one, "namespace", "$1", "y", "(.+)")', ("namespace",)),
+    "label_replace of nothing can match nothing": (
+        'label_replace(ns:a:one, "x", "of-$1", "y", "(.*)")', ("namespace", "x")),
+    "label_replace erases by what is not there": (
+        'label_replace(ns:a:one, "namespace", "$1", "y", "(.*)")', ()),
+    "a parameter that is a scalar is no series": ("quantile_over_time(scalar(b), ns:a:one[5m])", ("namespace",)),
+    "a pattern may pick raw metrics too": ('{__name__=~"ns:.+|a"}', WITH),
+    "and where it does not say": ('{__name__!="up",namespace="x"}', WITH),
+    "listed names are these": ('{__name__=~"ns:a:one|ns:gpu"}', ("namespace",)),
     "label_replace of nothing gives nothing": ('label_replace(ns:a:one, "x", "$1", "y", "(.+)")', ("namespace",)),
     "label_replace with a constant": ('label_replace(ns:a:one, "x", "c", "", "")', ("namespace", "x")),
     "label_join joins": ('label_join(ns:a:one, "x", "/", "y", "namespace")', ("namespace", "x")),
@@ -128,8 +138,11 @@ def test_the_longest_way_of_recording_counts_each_group_once() -> None:
          [Comparison("ns:a:one", False, 1), Comparison("b", True, 2)]),
         ("ns:a:one < 1 unless ns:a:one > 3", [Comparison("ns:a:one", False, 1)]),
         ("ns:a:one / 2 > 1", []),
+        ("0.8 < ns:a:one", [Comparison("ns:a:one", True, 0.8)]),
+        ("clamp(ns:a:one, 0, scalar(b)) > 0.8", [Comparison("ns:a:one", True, 0.8)]),
     ],
-    ids=["plain", "behind a window that is recorded", "two at once", "what `unless` takes away", "arithmetic"],
+    ids=["plain", "behind a window that is recorded", "two at once", "what `unless` takes away", "arithmetic",
+         "the number ahead", "bounded by a scalar"],
 )  # fmt: skip
 def test_what_an_alert_compares(expr: str, expected: list[Comparison]) -> None:
     """The series below windows and records, and the number that it must pass."""
@@ -151,6 +164,45 @@ def test_what_an_alert_compares(expr: str, expected: list[Comparison]) -> None:
 def test_which_alerts_can_fire_without_pods(expr: str, survives: bool) -> None:
     """What pods and their GPUs measure is gone with them; a gateway's queue is not."""
     assert RECORDS.survives_zero(parse(expr)) is survives
+
+
+def test_a_default_for_a_label_leaves_what_stands_there() -> None:
+    """`label_replace` with an empty pattern sets the label only where it is absent."""
+    expr = 'label_replace(sum by (x) (a), "x", "none", "x", "")'
+    assert RECORDS.labels(parse(expr)).get("x").values is None
+    expr = 'label_replace(sum by (y) (a), "x", "none", "x", "")'
+    assert RECORDS.labels(parse(expr)).sure("x") == "none"
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ("a > bool 1", True),
+        ("(a > bool 1) and a < bool 3", True),
+        ("a > 1 or b > bool 1", True),
+        ("a > bool 1 and b > 1", False),
+        ("(a > bool 1) == 1", False),
+        ("a > 1", False),
+        ("vector(1)", False),
+    ],
+)
+def test_which_expressions_have_a_value_whatever_they_compare(expr: str, expected: bool) -> None:
+    """A comparison with `bool` gives 0 instead of nothing, and an alert of it fires for ever."""
+    assert always(parse(expr)) is expected
+
+
+def test_many_ways_through_records_take_no_time() -> None:
+    """Each rule is followed once: 60 steps of two records that stand on two have 2^60 ways."""
+    steps = [
+        f"  - {{record: 'l:{step}:{name}', expr: 'DCGM_{step} + l:{step - 1}:a + l:{step - 1}:b'}}"
+        for step in range(1, 61)
+        for name in "ab"
+    ]
+    text = "groups:\n- name: g\n  rules:\n" + "\n".join(steps) + "\n  - {alert: Up, expr: 'l:60:a > 1'}\n"
+    (group,) = rules.load_text(text, "r.yaml")
+    records = Records.of([group])
+    assert len(records.behind(group, group.rules[-1])) == 61
+    assert not records.survives_zero(parse(group.rules[-1].expr))
 
 
 @pytest.mark.parametrize("place", ["{{ $labels.ns }}", "{{$labels.ns}}", "{{  $labels.ns}}"])
