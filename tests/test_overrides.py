@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from responder.decide import decide
+from responder.deciding import overrides
 from responder.deciding.overrides import deciding, pin_of
-from responder.model import Decision, Override, OverrideKind, Reason
+from responder.model import Decision, Override, OverrideKind, Reason, Workload
 from tests.deciding import DOWN, UP, at, observed, override, pin, policy, record
 
 PAUSE, FREEZE, BOUNDS = OverrideKind.PAUSE, OverrideKind.FREEZE, OverrideKind.BOUNDS
@@ -246,3 +247,11 @@ def test_an_unreadable_target_is_told() -> None:
         decision = annotated(target=value)
         assert decision.desired == 5
         assert any("target" in step.message for step in decision.chain if step.rule == "annotations")
+
+
+@pytest.mark.parametrize("name", ["paused", "paused-until", "pinned-replicas", "min-replicas", "target"])
+def test_a_long_value_makes_no_long_sentence(name: str) -> None:
+    """An annotation may be a quarter of a mebibyte, and what is said of it is kept with each decision."""
+    workload = Workload("u", 1, "1", 2, annotations={f"gpu-responder.io/{name}": "x" * 200_000})
+    found = overrides.annotated(policy(), record().target, workload)
+    assert sum(len(override.comment) for override in found.overrides) + sum(map(len, found.notes)) < 500

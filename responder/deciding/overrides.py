@@ -4,15 +4,21 @@ Annotations on the workload and its namespace count as overrides that may only n
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from responder.matchers import parse
+from responder.matchers import parse, quoted
 from responder.model import Direction, Override, OverrideKind, TargetRef, Workload
 from responder.policy import Policy
 
 PREFIX = "gpu-responder.io/"
+_NAMES = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("paused", "paused-until", "pinned-replicas", "min-replicas", "max-replicas", "target")
+)
+_LONGEST = 256
+"""Characters of a value that can mean anything; the API server takes a quarter of a mebibyte."""
 FOREVER = datetime.max.replace(tzinfo=UTC)
 """The end of what stands in an annotation without one: until it is removed."""
 EARLIEST = datetime.min.replace(tzinfo=UTC)
@@ -50,6 +56,11 @@ class Annotations:
     overrides: tuple[Override, ...] = ()
     target: float | None = None
     notes: tuple[str, ...] = ()
+
+
+def said(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """Those annotations that can decide anything: history keeps them, and others write there what they like."""
+    return {name: text[:_LONGEST] for name, text in (annotations or {}).items() if name in _NAMES}
 
 
 def width(override: Override) -> tuple[int, int, int, int]:
@@ -99,7 +110,7 @@ def annotated(policy: Policy, target: TargetRef, workload: Workload) -> Annotati
     }
     if "paused" in given and given["paused"].lower() not in _FALSE:
         readable = given["paused"].lower() in _TRUE
-        overrides.append(_pause("paused", target, FOREVER, "" if readable else f"'{given['paused']}'"))
+        overrides.append(_pause("paused", target, FOREVER, "" if readable else quoted(given["paused"])))
     if "paused-until" in given:
         overrides.append(_pause_until(given["paused-until"], target))
     namespaced = workload.namespace_annotations.get(f"{PREFIX}paused-until")
@@ -144,7 +155,7 @@ def _pause(name: str, target: TargetRef, ends_at: datetime, unread: str = "") ->
 
 def _pause_until(text: str, target: TargetRef, namespace: bool = False) -> Override:
     ends_at = _time(text)
-    unread = "" if ends_at is not None else f"'{text}'"
+    unread = "" if ends_at is not None else quoted(text)
     pause = _pause("paused-until", target, FOREVER if ends_at is None else ends_at, unread)
     if not namespace:
         return pause
@@ -160,7 +171,7 @@ def _pause_until(text: str, target: TargetRef, namespace: bool = False) -> Overr
 def _pin(text: str, target: TargetRef) -> Override:
     replicas = _whole(text)
     if replicas is None:
-        return _pause("pinned-replicas", target, FOREVER, f"'{text}'")
+        return _pause("pinned-replicas", target, FOREVER, quoted(text))
     pin = _annotation(OverrideKind.PIN, "pinned-replicas", target, FOREVER, "")
     return replace(pin, replicas=replicas)
 
@@ -193,7 +204,9 @@ def _read(given: dict[str, str], name: str, notes: list[str]) -> int | None:
         return None
     number = _whole(given[name])
     if number is None:
-        notes.append(f"annotation {PREFIX}{name} is '{given[name]}', which is not a whole number: ignored")
+        notes.append(
+            f"annotation {PREFIX}{name} is {quoted(given[name])}, which is not a whole number: ignored"
+        )
     return number
 
 
@@ -206,7 +219,9 @@ def _annotated_target(given: dict[str, str], notes: list[str]) -> float | None:
         target = math.nan
     if math.isfinite(target) and target > 0:
         return target
-    notes.append(f"annotation {PREFIX}target is '{given['target']}', which is not a number above 0: ignored")
+    notes.append(
+        f"annotation {PREFIX}target is {quoted(given['target'])}, which is not a number above 0: ignored"
+    )
     return None
 
 

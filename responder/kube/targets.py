@@ -2,9 +2,8 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from responder.deciding.overrides import PREFIX
 from responder.kube.discovery import Resource
 from responder.kube.managers import FIELD_MANAGER
 from responder.kube.news import News
@@ -73,11 +72,8 @@ class TargetView:
             return (self._seen or {}).get((namespace, name))
 
     def _sighting(self, item: Anything) -> Sighting:
-        workload = workload_of(item)
-        # What other tools annotate can be as long as the object itself.
-        ours = {name: text for name, text in workload.annotations.items() if name.startswith(PREFIX)}
         return Sighting(
-            replace(workload, annotations=ours),
+            workload_of(item),
             item.metadata.deletion_timestamp is not None,
             details_of(item) if tells_its_scale(self._resource, item) else None,
         )

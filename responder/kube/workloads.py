@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from responder.deciding.overrides import said
 from responder.errors import PermanentError, TransientError
 from responder.kube.connection import Call, Connection
 from responder.kube.discovery import Discovery, Resource
@@ -166,7 +167,9 @@ class Workloads:
         try:
             doing = f"read namespace {name}"
             read = self._connection.get(f"/api/v1/namespaces/{name}", _Namespace, doing).metadata
-            meta = Meta(name=name, annotations=read.annotations, deletion_timestamp=read.deletion_timestamp)
+            meta = Meta(
+                name=name, annotations=said(read.annotations), deletion_timestamp=read.deletion_timestamp
+            )
             until = now + _NAMESPACE_SECONDS
         except PermanentError as error:
             forbidden = error.reason is Reason.FORBIDDEN
@@ -208,7 +211,7 @@ def workload_of(found: Anything, scale: Scale | None = None, path: Sequence[str]
         resource_version=meta.resource_version,
         replicas=scale.replicas if scale else own if isinstance(own, int) else 0,
         manager=holder(meta.managed_fields or [], path),
-        annotations=meta.annotations or {},
+        annotations=said(meta.annotations),
     )
 
 
