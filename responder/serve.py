@@ -203,6 +203,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
     )
     bearer = options.alertmanager_token_file or None
     alertmanagers = [AlertmanagerClient(url, bearer_file=bearer) for url in options.alertmanager_urls]
+    lookup = PodLookup(cluster, store.ring)
     acting = actor.Actor(
         store,
         cluster,
@@ -212,7 +213,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         holder=this_process(),
         observer=observer.Observer(cluster),
         started_at=started_at,
-        lookup=PodLookup(cluster, store.ring),
+        lookup=lookup,
         nodes=cluster.nodes,
     )
     cluster.keep_current(acting)
@@ -221,7 +222,7 @@ def make_actor(options: Options, store: Store, source: SettingsSource, started_a
         **({"prometheus": values.check} if options.prometheus_urls else {}),
     }
     checks |= {f"alertmanager {each.url}": raising(each.status) for each in alertmanagers}
-    return Reporting(acting, store, checks)
+    return Reporting(acting, store, checks, (lookup.close, cluster.close))
 
 
 def open_store(options: Options, cluster: str, *, start_anyway: bool = False) -> Store:

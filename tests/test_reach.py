@@ -95,3 +95,18 @@ def test_a_call_that_raises_is_a_sentence() -> None:
 
     assert raising(refused)() == "Alertmanager cannot be reached."
     assert raising(lambda: 1)() == ""
+
+
+def test_the_clients_are_closed_when_it_has_stopped_acting() -> None:
+    """In their order, so that what they still have to write is written, also when the actor has failed."""
+
+    class Failing(Acting):
+        def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
+            closed.append("acted")
+            raise TransientError("gone")
+
+    closed: list[str] = []
+    ends = (lambda: closed.append("lookup"), lambda: closed.append("cluster"))
+    with pytest.raises(TransientError):
+        Reporting(Failing(), Statuses(), {}, ends).run(threading.Event(), lambda: None)
+    assert closed == ["acted", "lookup", "cluster"]

@@ -282,15 +282,25 @@ class TestInbox:
         store.inbox(10)
         assert store.summary(NOW, TTL).inbox == 0
 
-    @pytest.mark.parametrize(
-        ("name", "part"),
-        [("gpu-responder-inbox-0000000000001-ab-0-of-1", "inbox"), ("gpu-responder-standing-3", "standing")],
-    )
-    def test_what_cannot_be_read_is_named(self, store: KubernetesStore, name: str, part: str) -> None:
+    def test_standing_alerts_that_cannot_be_read_are_named(self, store: KubernetesStore) -> None:
         """All that follows waits for it, so whoever reads this must know what to delete."""
-        store.maps.create(name, part, binary={"deliveries": b"junk"})
-        with pytest.raises(StoreUnavailable, match=rf"ConfigMap gpu/{name} holds .* delete it"):
-            store.inbox(10) if part == "inbox" else store.standing()
+        store.maps.create("gpu-responder-standing-3", "standing", binary={"deliveries": b"junk"})
+        with pytest.raises(
+            StoreUnavailable, match=r"ConfigMap gpu/gpu-responder-standing-3 holds .* delete it"
+        ):
+            store.standing()
+
+    def test_a_delivery_that_cannot_be_read_holds_up_no_other(
+        self, store: KubernetesStore, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is named once and left there, for the release that wrote it."""
+        name = "gpu-responder-inbox-0000000000001-ab-0-of-1"
+        store.maps.create(name, "inbox", binary={"deliveries": b"junk"})
+        store.append(delivery())
+        for _ in range(2):
+            assert [each for _, each in store.inbox(10)] == [delivery()]
+        assert [name in each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == [True]
+        assert store.maps.get(name) is not None
 
     def test_a_backlog_comes_in_its_order(self, store: KubernetesStore) -> None:
         """More than is read at once come all, oldest first, and the store says that there are more."""

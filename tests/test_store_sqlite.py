@@ -220,6 +220,25 @@ class TestDamaged:
             store.inbox(1000)
         store.close()
 
+    def test_a_delivery_that_cannot_be_read_holds_up_no_other(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is named once and left there, for the release that wrote it."""
+        store = SqliteStore(tmp_path / "store.db")
+        store.append(delivery("a"))
+        with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as other, other:
+            other.execute("UPDATE inbox SET body = '{}'")
+        store.append(delivery("b"))
+        for _ in range(2):
+            assert [each for _, each in store.inbox(1)] in ([], [delivery("b")])
+        assert [each for _, each in store.inbox(1)] == [delivery("b")]
+        errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert len(errors) == 1
+        assert errors[0].startswith("delivery 1 in the inbox of")
+        with contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as other:
+            assert other.execute("SELECT count(*) FROM inbox").fetchone() == (2,)
+        store.close()
+
     def test_a_record_that_cannot_be_read_is_told(self, tmp_path: Path) -> None:
         """Not a traceback of a decoder."""
         store = SqliteStore(tmp_path / "store.db")

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -34,19 +34,33 @@ class Acting(Protocol):
 
 
 class Reporting:
-    """An actor that also says what it can reach, while it is the elected one. The checks may be slow."""
+    """An actor that also says what it can reach, while it is the elected one. The checks may be slow.
 
-    def __init__(self, actor: Acting, store: Statuses, checks: Mapping[str, Check]) -> None:
+    `ends` are called when it has stopped acting: what its clients still have to do is done then.
+    """
+
+    def __init__(
+        self,
+        actor: Acting,
+        store: Statuses,
+        checks: Mapping[str, Check],
+        ends: Sequence[Callable[[], None]] = (),
+    ) -> None:
         self._actor = actor
         self._store = store
         self._checks = checks
+        self._ends = ends
         self._said: Mapping[str, str] | None = None
         self._since = 0.0
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Act until `stop` is set."""
         threading.Thread(target=self._report, args=(stop,), name="reach", daemon=True).start()
-        self._actor.run(stop, beat)
+        try:
+            self._actor.run(stop, beat)
+        finally:
+            for end in self._ends:
+                end()
 
     def _report(self, stop: threading.Event) -> None:
         while not stop.wait(0.5 if self._said is None else EVERY_SECONDS):

@@ -1,6 +1,7 @@
 """The store in one SQLite file: for one host, any number of processes and threads."""
 
 import contextlib
+import logging
 import sqlite3
 import threading
 import time
@@ -43,6 +44,8 @@ from responder.store.writer import Writer, inode, unavailable
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 BUSY_SECONDS = 2.0
 LARGEST_INBOX_READ = 16 * 2**20
 """Bytes of deliveries read at once, so that a backlog of large groups does not fill the memory."""
@@ -83,6 +86,7 @@ class SqliteStore:
         self._history_rows = history_rows
         self._history_age = history_age
         self._since_prune = PRUNE_EVERY
+        self._unreadable: set[int] = set()
         self._clock = clock
         self._idle: list[tuple[int, sqlite3.Connection]] = []
         self._ready_lock = threading.Lock()
@@ -109,14 +113,37 @@ class SqliteStore:
 
     def inbox(self, limit: int) -> list[tuple[str, Delivery]]:
         """The oldest deliveries and their ids: at most `limit`, and fewer when they are large."""
-        sizes = self._read("SELECT id, length(body) FROM inbox ORDER BY id LIMIT ?", (limit,))
+        known = len(self._unreadable)
+        sizes = self._read("SELECT id, length(body) FROM inbox ORDER BY id LIMIT ?", (limit + known,))
         last, total = 0, 0
         for identity, size in sizes:
+            if identity in self._unreadable:
+                continue
             if total and total + size > LARGEST_INBOX_READ:
                 break
             last, total = identity, total + size
-        rows = self._read("SELECT id, body FROM inbox WHERE id <= ? ORDER BY id LIMIT ?", (last, limit))
-        return [(str(identity), decode(body, Delivery)) for identity, body in rows]
+        rows = self._read(
+            "SELECT id, body FROM inbox WHERE id <= ? ORDER BY id LIMIT ?", (last, limit + known)
+        )
+        return [
+            (str(identity), delivery)
+            for identity, body in rows
+            if identity not in self._unreadable and (delivery := self._delivery(identity, body)) is not None
+        ]
+
+    def _delivery(self, identity: int, body: bytes) -> Delivery | None:
+        """None for what cannot be read: it stays, for the release that wrote it, and holds up no other."""
+        try:
+            return decode(body, Delivery)
+        except StoreUnavailable as error:
+            self._unreadable.add(identity)
+            log.error(
+                "delivery %d in the inbox of %s is left there: %s; let the release that wrote it read it, or delete it",
+                identity,
+                self.path,
+                error,
+            )
+            return None
 
     def wait(self, timeout: float) -> bool:
         """Wait, at most so many seconds, until something is to be looked at. True if so.

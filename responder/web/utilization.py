@@ -83,9 +83,11 @@ def _ask(url: str, sent: Mapping[str, str], target: TargetRef, hours: int, now: 
         finally:
             answer.release_conn()
         return Series(_points(body, step))
+    except TooLarge:
+        return Series(error="Prometheus answers with more than can be drawn")
     except (urllib3.exceptions.HTTPError, OSError):  # a TimeoutError too
         return Series(error="Prometheus cannot be reached")
-    except (TooLarge, msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError):
+    except (msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError):
         return Series(error="Prometheus does not answer this")
 
 

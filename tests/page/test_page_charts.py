@@ -174,6 +174,14 @@ class TestUtilization:
         prometheus.body = body
         assert read(prometheus).error == "Prometheus does not answer this"
 
+    def test_an_answer_that_is_too_large_is_said(
+        self, prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It was reached, and must not fill the memory."""
+        monkeypatch.setattr(utilization, "_LARGEST", 10)
+        prometheus.body = answer((NOW.timestamp(), "0.5"))
+        assert read(prometheus).error == "Prometheus answers with more than can be drawn"
+
     def test_the_image_says_why_it_is_empty(self) -> None:
         """And is drawn to the eye's scheme by itself, for an image does not see the page's style."""
         image = charts.utilization(Series(error="Prometheus cannot be reached"), [], START, NOW).decode()

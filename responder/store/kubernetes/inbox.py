@@ -73,6 +73,7 @@ class Inbox:
         """Batches that were read and are not drained yet."""
         self._names: dict[str, tuple[str, ...]] = {}
         self._forsaken: dict[str, float] = {}
+        self._unreadable: set[str] = set()
         self.more = False
         """Whether the last reading left some."""
 
@@ -158,7 +159,9 @@ class Inbox:
         bodies = {item.metadata.name: item for item in found}
         deliveries: list[tuple[str, Delivery]] = []
         size, self.more = 0, False
-        for name in sorted(batches, key=lambda name: (batches[name].order, name)):
+        self._unreadable &= batches.keys()
+        readable = batches.keys() - self._unreadable
+        for name in sorted(readable, key=lambda name: (batches[name].order, name)):
             if len(deliveries) >= limit or size > LARGEST_READ:
                 self.more = True
                 break
@@ -168,7 +171,11 @@ class Inbox:
                 if body is None:
                     continue  # drained by another meanwhile
                 size += len(body)
-                whole = self._read[name] = self._deliveries(body, batches[name])
+                whole = self._deliveries(body, batches[name])
+                if whole is None:
+                    self._unreadable.add(name)
+                    continue
+                self._read[name] = whole
             self._names[name] = tuple(batches[name].names.values())
             drained = self._drained.get(name, set())
             deliveries += [(f"{name}/{n}", each) for n, each in enumerate(whole) if n not in drained]
@@ -224,14 +231,19 @@ class Inbox:
             parts.append((found.binary_data or {}).get("deliveries", b""))
         return b"".join(parts)
 
-    def _deliveries(self, body: bytes, batch: _Batch) -> tuple[Delivery, ...]:
+    def _deliveries(self, body: bytes, batch: _Batch) -> tuple[Delivery, ...] | None:
+        """None for what cannot be read: it stays, for the release that wrote it, and holds up no other."""
         try:
             return _decoder.decode(zlib.decompress(body))
         except (msgspec.MsgspecError, zlib.error) as error:
             names = ", ".join(f"{self._maps.namespace}/{name}" for _, name in sorted(batch.names.items()))
-            raise StoreUnavailable(
-                f"ConfigMap {names} holds a delivery that cannot be read ({error}): delete it"
-            ) from error
+            log.error(
+                "ConfigMap %s holds a delivery that cannot be read and is left there: %s; let the release that wrote"
+                " it read it, or delete it",
+                names,
+                error,
+            )
+            return None
 
     def _delete(self, name: str) -> None:
         for piece in self._names.get(name, ()):
