@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from pathlib import Path
 
 import yaml
@@ -355,14 +356,25 @@ def in_dependency_order(groups: Sequence[Group]) -> tuple[Group, ...]:
         {maker for name in _names_used(group, recorded) for maker in recorded[name]} - {index}
         for index, group in enumerate(groups)
     ]
-    ordered: list[int] = []
-    waiting = list(range(len(groups)))
+    ordered: list[Group] = []
+    users: list[list[int]] = [[] for _ in groups]
+    for index, makers in enumerate(needs):
+        for maker in makers:
+            users[maker].append(index)
+    ready = [index for index, makers in enumerate(needs) if not makers]
+    waiting = dict.fromkeys(range(len(groups)))
     while waiting:
-        ready = [index for index in waiting if needs[index] <= set(ordered)]
-        chosen = ready[0] if ready else waiting[0]
-        ordered.append(chosen)
-        waiting.remove(chosen)
-    return tuple(groups[index] for index in ordered)
+        # In a circle none is ready, and the first that waits is taken.
+        chosen = heappop(ready) if ready else next(iter(waiting))
+        if chosen not in waiting:
+            continue
+        del waiting[chosen]
+        for user in users[chosen]:
+            needs[user].discard(chosen)
+            if not needs[user]:
+                heappush(ready, user)
+        ordered.append(groups[chosen])
+    return tuple(ordered)
 
 
 class _Dumper(yaml.SafeDumper):

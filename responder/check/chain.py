@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from responder import promql, templates
 from responder.check import routes
 from responder.check.expressions import Records, interval_ms
-from responder.check.labels import Labels, Truth, assume, impossible, truth
+from responder.check.labels import ANYTHING, Label, Labels, Truth, assume, impossible, truth
 from responder.check.routes import Receiver, Routing, Taken
 from responder.check.sources import Sources
 from responder.matchers import Matcher
@@ -15,6 +15,8 @@ from responder.policy import Hold, NodeTrigger, Policy, Settings, Trigger
 from responder.rules import Group, Rule
 
 SCALES = ("scale_up", "scale_down")
+_OUTER = frozenset({"cluster", "region", "environment", "env", "datacenter", "prometheus"})
+"""What external_labels commonly hold."""
 PLACED = "x"
 """What stands for a label's value where none is known."""
 
@@ -130,7 +132,7 @@ def _alert(
     group: Group,
     rule: Rule,
 ) -> Alert:
-    labels = records.rule_labels(group, rule)
+    labels = _outside(sources, records.rule_labels(group, rule))
     settings = sources.settings
     names = {(id(routing), receiver.name) for routing, receiver in ours}
     return Alert(
@@ -149,6 +151,20 @@ def _alert(
             if (id(routing), taken.route.receiver) in names
         ),
     )
+
+
+def _outside(sources: Sources, labels: Labels) -> Labels:
+    """With what Prometheus itself adds where an alert has no such label."""
+    if sources.prometheus is None:
+        return replace(labels, outer=_OUTER)
+    added = sources.prometheus.at("global", "external_labels")
+    for name in added.value if isinstance(added.value, dict) else ():
+        here, value = labels.get(str(name)), added.text(str(name))
+        if here.values is not None and "" in here.values:
+            # ${…} is filled in from the server's environment.
+            found = ANYTHING if "$" in value else Label(here.values - {""} | {value})
+            labels = labels.with_label(str(name), found)
+    return labels
 
 
 def bound_root(sources: Sources, routing: Routing) -> routes.Route:

@@ -43,9 +43,12 @@ class Labels:
 
     known: Mapping[str, Label] = field(default_factory=dict)
     open: bool = False
+    outer: frozenset[str] = frozenset()
+    """Those that Prometheus may put on alerts itself, by external_labels that nobody gave."""
 
     def get(self, name: str) -> Label:
-        return self.known.get(name, ANYTHING if self.open else ABSENT)
+        found = self.known.get(name, ANYTHING if self.open else ABSENT)
+        return ANYTHING if found == ABSENT and name in self.outer else found
 
     def possible(self, name: str) -> bool:
         """Whether the label can be there at all."""
@@ -58,7 +61,7 @@ class Labels:
         return next(iter(values)) if values is not None and len(values) == 1 else None
 
     def with_label(self, name: str, label: Label) -> "Labels":
-        return Labels({**self.known, name: label}, self.open)
+        return Labels({**self.known, name: label}, self.open, self.outer - {name})
 
     def only(self, names: Iterable[str]) -> "Labels":
         """What is left by `by (names)`."""
@@ -82,6 +85,8 @@ def truth(matchers: Iterable[Matcher], labels: Labels) -> Truth:
             return Truth.NO
         if one is Truth.MAYBE:
             found = Truth.MAYBE
+            # What the others find on this label is of what this one leaves there.
+            labels = assume(labels, (matcher,))
     return found
 
 

@@ -63,8 +63,9 @@ def _label_line(chain: Chain, rule: Rule, name: str) -> int:
 
 
 def _replica_label(chain: Chain, alert: Alert) -> Iterator[Finding]:
+    labels = chain.records.rule_labels(alert.group, alert.rule)  # without those that Prometheus adds
     for name in _REPLICA_LABELS:
-        if name in alert.labels.known and alert.labels.possible(name):
+        if name in labels.known and labels.possible(name):
             yield warning(
                 alert.rule.file,
                 chain.sources.line_of(alert.rule.file, alert.rule.line, "expr"),

@@ -85,3 +85,43 @@ def test_thresholds_cross_also_where_the_number_stands_ahead(chain: Write) -> No
     """`0.2 < a` and `0.3 > a` overlap."""
     series = UP.removesuffix(" > 0.85")
     assert codes(chain((UP, f"0.2 < {series}"))) == {"no-hysteresis"}
+
+
+def outside(label: str) -> str:
+    return (
+        f"global: {{external_labels: {{{label}}}}}\n"
+        "alerting: {alertmanagers: [{static_configs: [{targets: ['127.0.0.1:9093']}]}]}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (None, set()),
+        ("cluster: prod-eu", set()),
+        ("cluster: '${CLUSTER}'", set()),
+        ("cluster: prod-us", {"unrouted", "no-policy", "policy-unreached"}),
+        ("zone: a", {"unrouted", "no-policy", "policy-unreached"}),
+    ],
+    ids=["nobody says which", "the same", "from the environment", "another", "others alone"],
+)
+def test_prometheus_adds_its_own_labels_to_alerts(
+    chain: Write, label: str | None, expected: set[str]
+) -> None:
+    """Where the rules leave no cluster, external_labels give one, and routes and policies go by it."""
+    directory = chain(
+        ("by (cluster, ", "by ("),
+        ("['namespace=\"inference\"']", "['cluster=\"prod-eu\"']"),
+        ("['action=~\"scale_up|", "['cluster=\"prod-eu\"', 'action=~\"scale_up|"),
+    )
+    more: tuple[str | Path, ...] = ()
+    if label is not None:
+        (directory / "prometheus.conf").write_text(outside(label))
+        more = ("--prometheus", directory / "prometheus.conf")
+    assert codes(directory, *more) == expected
+
+
+def test_a_route_whose_matchers_contradict_each_other_takes_nothing(chain: Write) -> None:
+    """Two values of one label cannot be, though nobody knows which values there are."""
+    both = """['team="a"', 'team="b"', 'action=~"scale_up|"""
+    assert codes(chain(("""['action=~"scale_up|""", both))) == {"unrouted"}
