@@ -1,6 +1,7 @@
 """The documentation is true: what it names exists, what exists is named, and its examples are legal."""
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,18 @@ def commands(
 
 
 COMMANDS = dict(commands(cli))
+
+
+WORDS = re.findall(
+    r"^\| ([^|]+) \|.*\| `([\w.]+)` \|$", (ROOT / "docs" / "words.md").read_text(), flags=re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("where", [where for _, where in WORDS], ids=[word for word, _ in WORDS])
+def test_every_word_is_where_it_is_said_to_be(where: str) -> None:
+    """Whoever looks a word up finds it in the code."""
+    module, _, name = where.rpartition(".")
+    assert hasattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
