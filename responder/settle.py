@@ -257,11 +257,13 @@ def _charged(
 
 
 def _replaced(record: Record, live: Workload | None, now: datetime) -> Settled:
-    """The object that the record knows is no more; a new one of its name may stand there."""
-    entries = []
-    if record.intent is not None:
-        found = settle(record.intent, live)
-        entries.append(entry(record, record.intent, Outcome.GONE, found.message, now))
+    """The object that the record knows is no more; a new one of its name may stand there.
+
+    What was outstanding may have landed before, so it gets its line as well.
+    """
+    entries = [
+        entry(record, intent, Outcome.GONE, settle(intent, live).message, now) for intent in record.open_intents
+    ]
     record = replace(record, intent=None, outstanding=None)
     if live is None:
         return Settled(record, tuple(entries))
