@@ -32,13 +32,12 @@ from responder.store import (
     Status,
     StoredEntry,
     Summary,
-    heard_at,
     pending_of,
-    reason_of,
     unknown_alerts,
 )
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
+from responder.store.rows import INSERT_HISTORY, history_query, history_row, record_row
 from responder.store.schema import migrate
 from responder.store.writer import Writer, inode, unavailable
 
@@ -83,7 +82,7 @@ class SqliteStore:
             raise ConfigError(f"--store-sync: {sync!r} is none of {', '.join(SYNC)}")
         self.path = Path(path).absolute()
         self._sync = SYNC[sync]
-        self._history_rows = history_rows
+        self.history_rows = history_rows
         self._history_age = history_age
         self._since_prune = PRUNE_EVERY
         self._unreadable: set[int] = set()
@@ -193,7 +192,7 @@ class SqliteStore:
         Raises Conflict, with nothing written, if any version is not the one in the store.
         """
         records = [(record, version, encode(record)) for record, version in commit.records]
-        history = [_history_row(entry) for entry in commit.history]
+        history = [history_row(entry) for entry in commit.history]
         standing = [(span.fingerprint, encode(span)) for span in commit.standing]
         drained = [(int(identity),) for identity in commit.drained]
 
@@ -205,14 +204,14 @@ class SqliteStore:
             c.executemany(
                 "INSERT OR REPLACE INTO records (key, version, pending, reason, heard_at, body)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                [_record_row(record, version + 1, body) for record, version, body in records],
+                [record_row(record, version + 1, body) for record, version, body in records],
             )
             c.executemany("DELETE FROM records WHERE key = ?", [(key,) for key, _ in commit.forgotten])
             c.executemany("INSERT OR REPLACE INTO standing (fingerprint, body) VALUES (?, ?)", standing)
             c.executemany(
                 "DELETE FROM standing WHERE fingerprint = ?", [(gone,) for gone in commit.standing_gone]
             )
-            c.executemany(_INSERT_HISTORY, history)
+            c.executemany(INSERT_HISTORY, history)
             c.executemany("DELETE FROM inbox WHERE id = ?", drained)
             self._prune(c, len(history))
 
@@ -284,26 +283,8 @@ class SqliteStore:
 
     def history(self, wanted: HistoryFilter = ALL_HISTORY, *, limit: int = 100) -> list[StoredEntry]:
         """Entries that are wanted, newest first."""
-        exact = {
-            "namespace": wanted.namespace or None,
-            "kind": wanted.kind.lower() or None,
-            "name": wanted.name or None,
-            "reason": wanted.reason or None,
-            "id": wanted.id,
-        }
-        given = {column: value for column, value in exact.items() if value is not None}
-        clauses = [f"{column} = ?" for column in given]
-        values: list[Any] = list(given.values())
-        if wanted.since is not None:
-            clauses.append("at >= ?")
-            values.append(wanted.since.timestamp())
-        if wanted.namespaces is not None:
-            reached = self._reached(wanted.namespaces)
-            clauses.append(f"namespace IN ({', '.join('?' * len(reached))})")
-            values.extend(reached)
-        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
-        # Clauses are constants of this function; what was asked for goes in as values.
-        query = f"SELECT id, body FROM history {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
+        reached = self._reached(wanted.namespaces) if wanted.namespaces is not None else None
+        query, values = history_query(wanted, reached)
         rows = self._read(query, (*values, max(limit, 0)))
         return [StoredEntry(identity, decode(body, HistoryEntry)) for identity, body in rows]
 
@@ -446,20 +427,14 @@ class SqliteStore:
 
     def _prune(self, connection: sqlite3.Connection, added: int) -> None:
         self._since_prune += added
-        if not added or self._since_prune < min(PRUNE_EVERY, self._history_rows):
+        if not added or self._since_prune < min(PRUNE_EVERY, self.history_rows):
             return
         self._since_prune = 0
         oldest = self._clock() - self._history_age.total_seconds()
         connection.execute("DELETE FROM history WHERE at < ?", (oldest,))
         connection.execute(
-            "DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (self._history_rows,)
+            "DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (self.history_rows,)
         )
-
-
-_INSERT_HISTORY = (
-    "INSERT INTO history (at, namespace, kind, name, reason, outcome, direction, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
 
 
 def _insert(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
@@ -480,28 +455,3 @@ def _expect(connection: sqlite3.Connection, key: str, version: int) -> None:
     found = 0 if row is None else row[0]
     if found != version:
         raise Conflict(f"{key}: the record has version {found} and not {version}: somebody wrote first")
-
-
-def _record_row(record: Record, version: int, body: bytes) -> tuple[Any, ...]:
-    return (
-        record.target.key,
-        version,
-        bool(record.open_intents),
-        reason_of(record),
-        heard_at(record),
-        body,
-    )
-
-
-def _history_row(entry: HistoryEntry) -> tuple[Any, ...]:
-    namespace, kind, name = entry.target.split("/", 2)
-    return (
-        entry.at.timestamp(),
-        namespace,
-        kind,
-        name,
-        entry.reason.value,
-        entry.outcome.value if entry.outcome is not None else None,
-        entry.direction.value if entry.direction is not None else None,
-        encode(entry),
-    )
