@@ -96,8 +96,9 @@ _GROUP_KEYS = (
 )
 _RULE_KEYS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 _OPERATOR_ONLY = ("partial_response_strategy",)
-_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+# Prometheus 3 takes any UTF-8 as a name; dots and letters are what people mean, spaces and signs are slips.
+_METRIC = re.compile(r"(?!\d)[\w:.]+")
+_LABEL = re.compile(r"(?!\d)[\w.]+")
 
 
 def load(paths: Iterable[str | Path]) -> tuple[Group, ...]:
@@ -210,7 +211,7 @@ def _rule(raw: _Map, group: str, file: str) -> Rule:
     if not isinstance(expr, str) or not expr.strip():
         raise RuleFileError(f"{where} needs an `expr`")
     if record is not None and not _METRIC.fullmatch(str(record)):
-        raise RuleFileError(f"{where} is no metric name; use letters, digits, `_` and `:` only")
+        raise RuleFileError(f"{where} is no metric name; use letters, digits, `_`, `:` and `.` only")
     for key in ("for", "keep_firing_for", "annotations"):
         if record is not None and key in raw:
             raise RuleFileError(f"{where} is a recording rule and cannot have `{key}`; remove it")
@@ -243,7 +244,7 @@ def _strings(raw: _Map, key: str, where: str) -> Mapping[str, str]:
     for name in value:
         if not _LABEL.fullmatch(str(name)):
             raise RuleFileError(
-                f"{where}: `{key}` holds {name!r}, which is no name; use letters, digits and `_`"
+                f"{where}: `{key}` holds {name!r}, which is no name; use letters, digits, `_` and `.`"
             )
     return dict(value)
 

@@ -7,6 +7,7 @@ from responder import promql, templates
 from responder.check import routes
 from responder.check.expressions import Records, interval_ms
 from responder.check.labels import ANYTHING, Label, Labels, Truth, assume, impossible, truth
+from responder.check.located import Located
 from responder.check.routes import Receiver, Routing, Taken
 from responder.check.sources import Sources
 from responder.matchers import Matcher
@@ -169,10 +170,28 @@ def _outside(sources: Sources, labels: Labels) -> Labels:
 
 def bound_root(sources: Sources, routing: Routing) -> routes.Route:
     """The root, with the namespace that prometheus-operator binds an AlertmanagerConfig to, if it does."""
-    if not routing.namespace or not sources.matched_to_namespace:
+    if not bound(sources, routing):
         return routing.root
-    bound = Matcher("namespace", "=", routing.namespace)
-    return replace(routing.root, matchers=(*routing.root.matchers, bound))
+    own = Matcher("namespace", "=", routing.namespace)
+    return replace(routing.root, matchers=(*routing.root.matchers, own))
+
+
+def bound(sources: Sources, routing: Routing) -> bool | None:
+    """Whether prometheus-operator binds an AlertmanagerConfig to its namespace; None: nothing given says."""
+    if not routing.namespace:
+        return False
+    if not sources.operated:
+        return None
+    return all(_binds(alertmanager, routing) for alertmanager in sources.operated)
+
+
+def _binds(alertmanager: Located, routing: Routing) -> bool:
+    spec = alertmanager.at("spec")
+    strategy = spec.text("alertmanagerConfigMatcherStrategy", "type")
+    home = alertmanager.text("metadata", "namespace") == routing.namespace
+    if home and spec.text("alertmanagerConfiguration", "name") == routing.name:
+        return False  # its configuration as a whole
+    return strategy != "None" and not (home and strategy == "OnNamespaceExceptForAlertmanagerNamespace")
 
 
 def fates(settings: Settings, labels: Labels) -> Iterator[Fate]:

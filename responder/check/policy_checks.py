@@ -32,7 +32,7 @@ def check(chain: Chain) -> Iterator[Finding]:
         return
     for alert in chain.alerts:
         yield from _taken(chain, alert)
-    for policy in settings.policies:
+    for policy in settings.policies if chain.sources.whole else ():
         yield from _reached(chain, policy)
         yield from _zero(chain, policy)
     yield from _holds(chain, settings)
@@ -128,6 +128,8 @@ def _value(chain: Chain, alert: Alert, fate: Fate, trigger: Trigger) -> Iterator
         if ":" not in name or name.startswith(("vllm:", "sglang:")):
             continue
         if name not in chain.records.by_name:
+            if not chain.sources.whole:
+                continue
             said = f"The query of trigger {trigger.name} asks for {name}, which no rule records."
             yield warning(
                 at.file, at.line, "value-unknown", said, "give the rules that record it, or mend the name"
@@ -314,7 +316,7 @@ def _holds(chain: Chain, settings: Settings) -> Iterator[Finding]:
     for hold in settings.holds:
         takers = [alert for alert in chain.alerts if hold in alert.holds]
         at = places.of_hold(chain.sources, hold, "matchers")
-        if not takers:
+        if not takers and chain.sources.whole:
             said = f"No alert of these rules can make hold {hold.name} hold."
             yield note(
                 at.file, at.line, "hold-unreached", said, "mend its matchers, or leave it for rules to come"

@@ -77,6 +77,8 @@ class Routing:
     inhibitions: tuple[Inhibition, ...] = ()
     namespace: str = ""
     """Of an AlertmanagerConfig: the operator may bind its routes to it."""
+    name: str = ""
+    """Of an AlertmanagerConfig too."""
 
     def receiver(self, name: str) -> Receiver | None:
         return next((receiver for receiver in self.receivers if receiver.name == name), None)
@@ -232,13 +234,14 @@ class _Reader:
             at=at,
         )
 
-    def routing(self, at: Located, root: Route, namespace: str) -> Routing:
+    def routing(self, at: Located, root: Route, namespace: str = "", name: str = "") -> Routing:
         return Routing(
             file=at.file,
             root=root,
             receivers=tuple(self.receiver(item) for item in at.items("receivers")),
             inhibitions=tuple(self.inhibition(item) for item in at.items(self.words.inhibit_rules)),
             namespace=namespace,
+            name=name,
         )
 
 
@@ -275,10 +278,11 @@ def read(document: Located) -> tuple[Routing, list[Finding]]:
         spec = document.at("spec")
         # The operator puts `continue: true` on the object's first route, below a root that is not ours.
         root = reader.route(spec.at("route"), Route(spec))
-        return reader.routing(spec, root, document.text("metadata", "namespace")), reader.findings
+        names = (document.text("metadata", key) for key in ("namespace", "name"))
+        return reader.routing(spec, root, *names), reader.findings
     reader = _Reader(_PLAIN)
     root = reader.route(document.at("route"), Route(document))
-    return reader.routing(document, replace(root, matchers=()), ""), reader.findings
+    return reader.routing(document, replace(root, matchers=())), reader.findings
 
 
 def _number(at: Located) -> int:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from responder import promql
 from responder.check import places, routes
-from responder.check.chain import SCALES, Alert, Chain, bound_root
+from responder.check.chain import SCALES, Alert, Chain, bound, bound_root
 from responder.check.findings import Finding, error, note, warning
 from responder.check.labels import Labels, Truth, overlap, truth
 from responder.check.routes import Inhibition, Receiver, Route, Routing
 from responder.deciding.words import seconds
 
+_SAID_BY_RULES = ("severity", "action", "signal", "scope")
 _INHIBITS = ("inhibit_scale_up", "inhibit_scale_down")
 
 
@@ -220,7 +221,9 @@ def _matters(alert: Alert) -> bool:
 
 
 def _inhibits(chain: Chain, rule: Inhibition, target: Alert) -> bool:
-    if truth(rule.target, target.labels) is Truth.NO:
+    # What rules say of themselves, such as severity, their series do not say.
+    unsaid = [name for name in _SAID_BY_RULES if name not in target.labels.known]
+    if truth(rule.target, target.labels.without(unsaid)) is Truth.NO:
         return False
     if "alertname" not in rule.equal:
         # Its source may be an alert that is not among the rules given, such as InfoInhibitor.
@@ -234,7 +237,7 @@ def _inhibits(chain: Chain, rule: Inhibition, target: Alert) -> bool:
 
 
 def _namespace_trap(chain: Chain, routing: Routing) -> Iterator[Finding]:
-    if routing.namespace and chain.sources.matched_to_namespace is None:
+    if bound(chain.sources, routing) is None:
         yield note(
             routing.file,
             routing.root.at.line,
@@ -260,7 +263,7 @@ def heartbeat(chain: Chain) -> Iterator[Finding]:
             said,
             "add heartbeat with the matcher of an alert that always fires",
         )
-    elif all(alert.heartbeat is Truth.NO for alert in chain.alerts):
+    elif chain.sources.whole and all(alert.heartbeat is Truth.NO for alert in chain.alerts):
         at = places.top(chain.sources, "heartbeat", "matchers")
         wanted = ", ".join(map(str, settings.heartbeat.matchers))
         said = f"No alert has {wanted}, so that every scale-down is held for want of the heartbeat."

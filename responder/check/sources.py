@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from responder import config, rules
@@ -31,8 +31,8 @@ class Sources:
     plain_alertmanagers: list[str] = field(default_factory=list)
     """Files that amtool can read."""
     prometheus: Located | None = None
-    matched_to_namespace: bool | None = None
-    """Whether prometheus-operator binds an AlertmanagerConfig to its namespace; None: nothing given says."""
+    operated: list[Located] = field(default_factory=list)
+    """Alertmanager objects, which say how prometheus-operator takes AlertmanagerConfigs."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """The lines of each file."""
     findings: list[Finding] = field(default_factory=list)
@@ -41,6 +41,11 @@ class Sources:
     def taken(self) -> int:
         """How many things have been read that can be checked."""
         return len(self.groups) + len(self.routings) + (self.policy is not None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all files were read, so that what is not there is not there."""
+        return not any(found.code in ("yaml", "unreadable", "rule-file") for found in self.findings)
 
     def line_of(self, file: str, line: int, key: str, beyond: int = 60) -> int:
         """The line from `line` on, within the rule that begins there, on which a key stands."""
@@ -161,10 +166,11 @@ def _take(sources: Sources, document: Located, text: str, *, alone: bool) -> Non
         if kind != "AlertmanagerConfig" and alone:
             sources.plain_alertmanagers.append(document.file)
     elif kind == "Alertmanager":
-        strategy = document.text("spec", "alertmanagerConfigMatcherStrategy", "type")
-        sources.matched_to_namespace = strategy != "None"
+        sources.operated.append(document)
     elif kind in ("ConfigMap", "Secret"):
         _take_carried(sources, document)
+    elif not kind and document.text("alertmanager_config"):
+        _take_text(sources, document.at("alertmanager_config"))  # Mimir's, by tenant
 
 
 def _take_routing(sources: Sources, document: Located) -> None:
@@ -185,9 +191,29 @@ def _take_carried(sources: Sources, document: Located) -> None:
             if "kind: ResponderPolicy" in text:
                 _take_policy(sources, text, document.file, place.line + 1)
             elif "alertmanager" in str(name) and "route:" in text:
-                documents, _ = read(text, document.file, place.line + 1)
-                for inner in filter(routes.is_alertmanager, documents):
-                    _take_routing(sources, inner)
+                _take_text(sources, place, text)
+            elif document.text("kind") == "ConfigMap" and re.search(r"^groups:", text, re.MULTILINE):
+                _take_carried_rules(sources, place)
+
+
+def _take_text(sources: Sources, place: Located, text: str = "") -> None:
+    """Alertmanager's configuration as a text within a document; `text` is given where it had to be decoded."""
+    documents, wrong = read(text or place.text(), place.file, place.line + 1)
+    lines = sources.texts.get(place.file, [])
+    block = place.line <= len(lines) and re.search(r"[|>][-+\d]*\s*(#.*)?$", lines[place.line - 1])
+    if not block or text not in ("", place.text()):
+        # Its lines are not lines of the file.
+        documents = [Located(document.value, place.file, {(): place.line}) for document in documents]
+        wrong = [replace(found, line=place.line) for found in wrong]
+    sources.findings += wrong
+    for document in filter(routes.is_alertmanager, documents):
+        _take_routing(sources, document)
+
+
+def _take_carried_rules(sources: Sources, place: Located) -> None:
+    """Rules in a ConfigMap, as where no operator is."""
+    # As many empty lines ahead as make each line's number that of the file.
+    _take_rules(sources, "\n" * place.line + place.text(), place.file)
 
 
 def _decoded(text: str) -> str:

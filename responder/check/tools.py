@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from responder import rules
@@ -13,6 +14,22 @@ from responder.check.sources import Sources
 from responder.rules import Group, RuleFileError
 
 _TIMEOUT = 60
+_NEWER_RULES = {"query_offset": "2.53", "labels": "3.0"}
+"""Keys of a rule group, and the Prometheus that brought them."""
+_NEWER_PROMQL = re.compile(
+    r'unknown function|unexpected string .* in (?:label matching|grouping)|unexpected identifier "or" in label matching'
+    r"|invalid (?:recording rule|label) name"
+)
+"""Complaints of a promtool that is older than an expression which our own parser reads, or than UTF-8 names."""
+_NEWER_ALERTMANAGER = frozenset(
+    (
+        "url_file", "timeout", "http_headers", "no_proxy", "proxy_from_environment", "proxy_connect_header",
+        "max_version", "min_version", "jira_configs", "jira_api_url", "msteams_configs", "msteamsv2_configs",
+        "rocketchat_configs", "incidentio_configs", "mattermost_configs", "bot_token_file", "routing_key_file",
+        "service_key_file", "smtp_auth_password_file", "smtp_tls_config", "force_implicit_tls", "sources", "tracing",
+    )
+)  # fmt: skip
+"""Keys that Alertmanager learned after 0.25, the amtool of which is still about."""
 _SAID_ALREADY = ("unknown-receiver", "matcher", "duration")
 """Of our own findings: those that amtool would say again, without a line."""
 _RULE = re.compile(
@@ -26,10 +43,16 @@ def check(sources: Sources) -> tuple[list[Finding], dict[str, str]]:
     used: dict[str, str] = {}
     if sources.groups:
         used["promtool"] = _version("promtool")
-        found += _promtool(sources) if used["promtool"] else [_absent("promtool", "rule files")]
+        found += (
+            _promtool(sources, used["promtool"]) if used["promtool"] else [_absent("promtool", "rule files")]
+        )
     if sources.plain_alertmanagers:
         used["amtool"] = _version("amtool")
-        found += _amtool(sources) if used["amtool"] else [_absent("amtool", "Alertmanager configuration")]
+        found += (
+            _amtool(sources, used["amtool"])
+            if used["amtool"]
+            else [_absent("amtool", "Alertmanager configuration")]
+        )
     return found, used
 
 
@@ -54,11 +77,27 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
 
 
-def _promtool(sources: Sources) -> Iterator[Finding]:
+def _named(used: str) -> str:
+    return used.replace(", version", "")
+
+
+def _older(used: str, since: str) -> bool:
+    numbers = re.search(r"(\d+)\.(\d+)", used)
+    return numbers is not None and tuple(map(int, numbers.groups())) < tuple(map(int, since.split(".")))
+
+
+def _promtool(sources: Sources, used: str) -> Iterator[Finding]:
     """Rules are written out plain for it, since it does not read PrometheusRule objects."""
     by_file: dict[str, list[Group]] = {}
     for group in sources.groups:
-        by_file.setdefault(group.file, []).append(group)
+        known = {key: value for key, value in group.options.items() if key != "source_tenants"}  # Mimir's
+        for key, since in _NEWER_RULES.items():
+            if key in known and _older(used, since):
+                known.pop(key)
+                said = f"{_named(used)} does not know {key}, which Prometheus does from {since} on."
+                line = sources.line_of(group.file, group.line, key)
+                yield note(group.file, line, "promtool", said, "install the promtool of your Prometheus")
+        by_file.setdefault(group.file, []).append(replace(group, options=known))
     with tempfile.TemporaryDirectory(prefix="gpu-responder-check-") as directory:
         written: dict[str, list[Group]] = {}
         for number, groups in enumerate(by_file.values()):
@@ -77,11 +116,18 @@ def _promtool(sources: Sources) -> Iterator[Finding]:
             yield note("", 0, "tool-absent", f"promtool could not be run: {problem}.", "run it by hand")
             return
         if done.returncode:
-            yield from _complaints(done.stdout + done.stderr, written, sources)
+            output = done.stdout + done.stderr
+            if not _RULE.search(output):
+                said = " ".join(output.split())
+                yield error(next(iter(by_file)), 0, "promtool", f"promtool says: {said}", "mend the rules")
+            yield from _complaints(output, written, sources, used)
 
 
-def _complaints(output: str, written: dict[str, list[Group]], sources: Sources) -> Iterator[Finding]:
-    for line in output.splitlines():
+def _complaints(
+    output: str, written: dict[str, list[Group]], sources: Sources, used: str
+) -> Iterator[Finding]:
+    # What goes on on lines that are indented further is one sentence.
+    for line in re.sub(r"\n {4,}", " ", output.replace("errors:\n  line", "errors:    line")).splitlines():
         match = _RULE.search(line)
         groups = written.get(match["file"]) if match else None
         if match is None or not groups:
@@ -95,10 +141,17 @@ def _complaints(output: str, written: dict[str, list[Group]], sources: Sources) 
             found.line == at and found.file == file and found.code == "promql" for found in sources.findings
         ):
             continue
-        yield error(file, at, "promtool", f"promtool says: {match['said'].strip()}", "mend the rule")
+        said = " ".join(match["said"].split())
+        if _NEWER_PROMQL.search(said):
+            mend = "install the promtool of your Prometheus; if that is no newer, mend the rule"
+            yield note(
+                file, at, "promtool", f"{_named(used)}, older than this rule may need, says: {said}", mend
+            )
+        else:
+            yield error(file, at, "promtool", f"promtool says: {said}", "mend the rule")
 
 
-def _amtool(sources: Sources) -> Iterator[Finding]:
+def _amtool(sources: Sources, used: str) -> Iterator[Finding]:
     for file in sources.plain_alertmanagers:
         try:
             done = _run(["amtool", "check-config", file])
@@ -113,6 +166,16 @@ def _amtool(sources: Sources) -> Iterator[Finding]:
         if any(found.file == file and found.code in _SAID_ALREADY for found in sources.findings):
             continue
         line = re.search(r"line (\d+)", words)
+        unknown = re.findall(r"field (\w+) not found", words)
+        if unknown and len(unknown) == words.count("line ") and _NEWER_ALERTMANAGER.issuperset(unknown):
+            yield note(
+                file,
+                int(line[1]) if line else 0,
+                "amtool",
+                f"{_named(used)} does not know {', '.join(unknown)}, which later ones do, and checks no further.",
+                "install the amtool of your Alertmanager",
+            )
+            continue
         yield error(
             file, int(line[1]) if line else 0, "amtool", f"amtool says: {words}", "mend the configuration"
         )

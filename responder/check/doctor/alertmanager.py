@@ -45,9 +45,7 @@ def routing(
     server: Server, running: Routing, sources: Sources, receivers: Sequence[str], timings: Timings
 ) -> tuple[Chain, list[Finding]]:
     """The chain by way of the configuration that runs, and what `check` finds wrong with it."""
-    live = replace(
-        sources, routings=[running], findings=[], matched_to_namespace=None, plain_alertmanagers=[]
-    )
+    live = replace(sources, routings=[running], findings=[], operated=[], plain_alertmanagers=[])
     built = chain.build(live, receivers, timings)
     found = [_there(server, each) for each in routes_checks.check(built)]
     return built, found
