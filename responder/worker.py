@@ -2,31 +2,51 @@
 
 import contextlib
 import fcntl
+import json
 import logging
+import math
 import os
 import select
 import socket
+import ssl
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
-from gunicorn import glogging
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn import glogging, util
+from gunicorn.http import errors
+from gunicorn.workers.gthread import _DEFER, TConn, ThreadWorker
 
 from responder.errors import ResponderError
 
 log = logging.getLogger(__name__)
 
 ACTOR = "actor"
+NOT_HTTP = (
+    (errors.LimitRequestLine, 414, "the address is too long"),
+    (errors.LimitRequestHeaders, 431, "the headers are too many or too long"),
+    (errors.ExpectationFailed, 417, "what Expect asks for is not known here"),
+    (errors.UnsupportedTransferCoding, 501, "this Transfer-Encoding is not known here"),
+    (errors.InvalidResponseHeader, 500, ""),
+    (errors.InvalidResponseHeaderName, 500, ""),
+    (errors.ParseException, 400, "the request is not HTTP/1.1 as it is written down"),
+    (ssl.SSLError, 400, "the connection is not TLS as it is spoken here"),
+)
+"""What is wrong with a request that cannot be read; the first that it is."""
 LINGER_SECONDS = 0.02
 """How long a thread stays with a connection after an answer: most clients ask again at once."""
 SOCKET_SECONDS = 5
 """A client that neither sends nor reads for so long loses its connection, and gives a thread back."""
 HEADER_SECONDS = 10
+HURRIED_SECONDS = 2
+"""For a header or a small body while others wait for a thread: enough of those who trickle would keep them so."""
+SMALL = 64 * 1024
+"""Bytes. What anybody may send without a token is far smaller."""
 BODY_SECONDS = 30
 """A client that sends a byte now and then must come to an end too: so long after it may begin, reading is over."""
 SPARE_THREADS = 4
@@ -63,6 +83,7 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         self._waiting = 0
         self._refuses = False
         self._read_by: dict[TConn, float] = {}
+        self._small_since: dict[TConn, float] = {}
 
     def load_wsgi(self) -> None:
         while not self.slot:
@@ -180,17 +201,26 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         Handing a connection back to the main thread between two requests costs more than the request.
         """
         self._waiting -= 1
+        # Who connects and says nothing is waited for by the main thread, which waits for any number.
+        if self.alive and not conn.initialized and not conn.wait_for_data(LINGER_SECONDS):
+            return _DEFER
         _limit_waiting(conn.sock)
         try:
             while True:
+                self._small_since[conn] = time.monotonic()
                 self._read_by[conn] = time.monotonic() + HEADER_SECONDS
                 kept = super().handle(conn)
                 if kept is not True or not self.alive or not self._next_comes(conn):
                     return kept
         finally:
             self._read_by.pop(conn, None)
+            self._small_since.pop(conn, None)
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
+        if _is_large(req):
+            self._small_since.pop(conn, None)
+        else:
+            self._small_since[conn] = time.monotonic()
         self._read_by[conn] = time.monotonic() + BODY_SECONDS
         return super().handle_request(req, conn)
 
@@ -198,11 +228,31 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
         """Called every second: what has expired loses its connection, and who trickles is read no further."""
         super().murder_keepalived(force)
         now = time.monotonic()
+        hurried = now - HURRIED_SECONDS if self._waiting > 0 else -math.inf
         for conn, deadline in list(self._read_by.items()):
-            if now > deadline:
+            if now > deadline or self._small_since.get(conn, now) < hurried:
                 with contextlib.suppress(OSError):
                     # An answer may still be under way, so only reading ends; TLS has a shutdown of its own.
                     socket.socket.shutdown(conn.sock, socket.SHUT_RD)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer what could not be read as all else is answered. Nothing of it is told: it may hold a token."""
+        status, said = next(
+            ((status, said) for kind, status, said in NOT_HTTP if isinstance(exc, kind)), (500, "")
+        )
+        if said:
+            log.warning("a request could not be read: %s", said, extra={"address": addr[0] if addr else ""})
+        else:
+            log.error(
+                "a request could not be handled", exc_info=exc, extra={"path": getattr(req, "path", "")}
+            )
+        body = json.dumps({"error": said or "a fault of this service; its log says more"})
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nConnection: close\r\nCache-Control: no-store\r\n"
+            "X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\n"
+        )
+        with contextlib.suppress(Exception):
+            util.write_nonblock(client, f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
     def _next_comes(self, conn: TConn) -> bool:
         if conn.parser.unreader.buf.getvalue():
@@ -219,6 +269,13 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
             return bool(poll.poll(LINGER_SECONDS * 1000))
         finally:
             self._lingering -= 1
+
+
+def _is_large(req: Any) -> bool:
+    """True if the body may take its time: it is long, or does not say how long it is."""
+    declared = dict(req.headers).get("CONTENT-LENGTH", "")
+    coded = "TRANSFER-ENCODING" in dict(req.headers)
+    return coded or (declared.isdecimal() and int(declared) > SMALL)
 
 
 def _limit_waiting(sock: socket.socket) -> None:

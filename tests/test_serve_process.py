@@ -326,6 +326,51 @@ class TestLimits:
             )
             assert b" 400 " in raw.recv(4096)
 
+    @pytest.mark.parametrize(
+        ("sent", "status"),
+        [
+            pytest.param(b"Authorization: Bearer secret\r\n\r\n", 400, id="a header in the first line's place"),
+            pytest.param(b"GET / HTTP/1.1\r\nAuthorization Bearer secret\r\n\r\n", 400, id="a header without colon"),
+            pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nHost: secret\r\n\r\n", 400, id="two hosts"),
+            pytest.param(b"GET /secret" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414, id="a long address"),
+            pytest.param(b"GET / HTTP/1.1\r\nX: secret" + b"a" * 9000 + b"\r\n\r\n", 431, id="a long header"),
+            pytest.param(
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: secret\r\n\r\n", 501, id="a coding"
+            ),
+            pytest.param(
+                b"POST /api/v1/overrides HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\nsecret\r\n", 400, id="chunks of an override",
+            ),
+            pytest.param(
+                b"POST /api/v1/overrides HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 99\r\n\r\nsecret", 400, id="an override that breaks off",
+            ),
+        ],
+    )  # fmt: skip
+    def test_what_is_no_request_is_told_so_and_not_quoted(
+        self, tmp_path: Path, sent: bytes, status: int
+    ) -> None:
+        """In JSON as every error, and neither there nor in the log with what may be a token."""
+        with serving(tmp_path) as service:
+            with socket.create_connection(("127.0.0.1", service.port), 60) as raw:
+                raw.sendall(sent)
+                raw.shutdown(socket.SHUT_WR)
+                head, _, body = b"".join(iter(lambda: raw.recv(65536), b"")).partition(b"\r\n\r\n")
+            assert f" {status} ".encode() in head.splitlines()[0]
+            assert json.loads(body)["error"]
+            assert b"Content-Type: application/json" in head
+            assert "secret" not in service.log.read_text() + body.decode()
+            assert "Traceback" not in service.log.read_text()
+
+    def test_who_connects_and_says_nothing_holds_no_thread(self, tmp_path: Path) -> None:
+        """Each would hold one for five seconds: a hundred keep nobody waiting."""
+        with serving(tmp_path, threads=1) as service, contextlib.ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(("127.0.0.1", service.port), 60))
+            began = time.monotonic()
+            assert service.deliver("through") == 200
+            assert time.monotonic() - began < 30
+
     def test_silent_clients_do_not_keep_others_out(self, tmp_path: Path) -> None:
         """More connections that send half a request than there are threads: a delivery is still answered."""
         with serving(tmp_path, threads=1) as service, contextlib.ExitStack() as stack:
@@ -335,15 +380,26 @@ class TestLimits:
             until(lambda: service.deliver("through") == 200, seconds=60)
             assert "Traceback" not in service.log.read_text()
 
-    def test_trickling_clients_do_not_keep_others_out(self, tmp_path: Path) -> None:
-        """A header that comes byte by byte is not silence, but it ends too, though all threads read such ones."""
+    @pytest.mark.parametrize(
+        "begun",
+        [
+            pytest.param(b"GET /-/healthy HTTP/1.1\r\nX: ", id="a header"),
+            pytest.param(
+                b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+                b"Content-Length: 9000\r\n\r\n", id="a form",
+            ),
+        ],
+    )  # fmt: skip
+    def test_trickling_clients_do_not_keep_others_out(self, tmp_path: Path, begun: bytes) -> None:
+        """What comes byte by byte is not silence, but it ends too, and sooner while others wait for a thread."""
         with serving(tmp_path, threads=1) as service, contextlib.ExitStack() as stack:
             trickling = [
                 stack.enter_context(socket.create_connection(("127.0.0.1", service.port), 60))
-                for _ in range(6)
+                for _ in range(15)
             ]
             for client in trickling:
-                client.sendall(b"GET /-/healthy HTTP/1.1\r\nX: ")
+                client.sendall(begun)
+            began = time.monotonic()
             stop = threading.Event()
 
             def trickle() -> None:
@@ -356,6 +412,7 @@ class TestLimits:
             thread.start()
             try:
                 until(lambda: service.deliver("through") == 200, seconds=60)
+                assert time.monotonic() - began < 25
             finally:
                 stop.set()
                 thread.join()

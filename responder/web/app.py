@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app, g, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import ClientDisconnected, HTTPException
 
 from responder import metrics
 from responder.errors import ConfigError, StoreUnavailable
@@ -16,7 +16,7 @@ from responder.policy import Settings
 from responder.store import HistoryFilter, Status, StoredEntry
 from responder.web.answers import SECURITY_HEADERS, error_answer
 from responder.web.auth import Access, Identity, Refused, Role
-from responder.web.bodies import LARGEST_BODY
+from responder.web.bodies import LARGEST_BODY, with_body
 from responder.web.intake import Inbox, Intake
 from responder.web.problems import BadRequest
 
@@ -114,7 +114,7 @@ def create_app(services: Services, blueprints: Iterable[Blueprint] = ()) -> Flas
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _fault)
     app.wsgi_app = Intake(  # type: ignore[method-assign]
-        app.wsgi_app, services.store, services.source, services.access, services.draining
+        with_body(app.wsgi_app), services.store, services.source, services.access, services.draining
     )
     return app
 
@@ -157,6 +157,12 @@ def _bad_request(error: BadRequest) -> Response:
 def _http_error(error: HTTPException) -> Response:
     status = error.code or 500
     headers = {"Allow": ", ".join(sorted(error.valid_methods or ()))} if status == 405 else {}  # type: ignore[attr-defined]
+    if isinstance(error, ClientDisconnected):
+        # Where the next request would begin is not known.
+        headers = {"Connection": "close"}
+        return error_answer(
+            request.path, status, "the body broke off or could not be read: send it again", headers
+        )
     sentences = {
         404: "there is nothing at this path",
         405: "this path does not take that method",

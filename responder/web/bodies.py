@@ -1,7 +1,7 @@
 """JSON bodies of requests: read within bounds, checked against a closed schema, and faults told in one sentence."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
@@ -14,6 +14,30 @@ from responder.web.problems import BadRequest
 
 LARGEST_BODY = 1 << 20
 """Bytes of a body, besides the webhook's. Flask refuses more by itself."""
+
+
+class Body:
+    """The server's stream of a body. Flask knows none of the server's own errors: they become OSError, which is 400."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            found: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
+        except Exception as error:
+            raise OSError(f"the body could not be read: {error}") from error
+        return found
+
+
+def with_body(app: Callable[..., Any]) -> Callable[..., Any]:
+    """The WSGI application, with such a body."""
+
+    def call(environ: dict[str, Any], start_response: Any) -> Any:
+        environ["wsgi.input"] = Body(environ["wsgi.input"])
+        return app(environ, start_response)
+
+    return call
 
 
 class Form:

@@ -51,6 +51,7 @@ HOURS = (1, 6, 24, 72)
 LENGTHS = (("1800", "30 minutes"), ("3600", "1 hour"), ("7200", "2 hours"), ("14400", "4 hours"),
            ("28800", "8 hours"), ("86400", "1 day"), ("259200", "3 days"))  # fmt: skip
 _LONGEST_ADDRESS = 4096
+_LARGEST_SIGN_IN = 16 * 1024
 _STATIC = resources.files("responder").joinpath("web/static")
 _NOT_SHOWN = frozenset({"decided_at", "counted_at", "unreachable"})
 _OPEN = frozenset({"page.static", "page.sign_in_form", "page.signed_in"})
@@ -113,6 +114,9 @@ def sign_in_form() -> Response:
 @needs(None)
 def signed_in() -> Response:
     """Take the token."""
+    if "Transfer-Encoding" in request.headers or (request.content_length or 0) > _LARGEST_SIGN_IN:
+        # Nobody's body is read for long before it is known whose it is.
+        raise BadRequest("the form is too large", 413)
     forward = _local(request.form.get("next", ""))
     answer = cast("Response", redirect(forward, 303))
     try:

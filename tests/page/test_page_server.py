@@ -147,6 +147,14 @@ class TestWhoGetsIt:
             answer = client(made).post("/sign-in", data={"token": "viewer", "next": address})
             assert answer.headers["Location"] == "/"
 
+    def test_signing_in_takes_a_form_and_no_more(self, tmp_path: Path) -> None:
+        """It is the one body that is read of anybody: megabytes that trickle in would hold a thread for long."""
+        with api(tmp_path, MINE) as made:
+            given = {"token": "viewer", "next": "/" + "a" * 20_000}
+            assert client(made).post("/sign-in", data=given).status_code == 413
+            chunked = {"Transfer-Encoding": "chunked"}
+            assert client(made).post("/sign-in", data={"token": "viewer"}, headers=chunked).status_code == 413
+
     def test_only_its_namespaces_are_shown(self, tmp_path: Path) -> None:
         """Neither targets, nor what was decided about them."""
         with api(tmp_path, MINE) as made:
