@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,15 @@ def with_rule(name: str) -> dict[str, Any]:
     return told
 
 
+def with_namesake() -> dict[str, Any]:
+    told = loaded_rules()
+    groups = told["data"]["groups"]
+    namesake = {**groups[-1], "file": "other.yaml"}
+    namesake["rules"] = [{**groups[-1]["rules"][-1], "name": "Other"}]
+    told["data"]["groups"] = [namesake, *groups]
+    return told
+
+
 AGE = "time() - max(timestamp(namespace_workload:busy_ratio:avg))"
 PROMETHEUS: dict[str, tuple[Callable[[], Canned], list[str]]] = {
     "nothing wrong": (prometheus, []),
@@ -121,6 +131,25 @@ PROMETHEUS: dict[str, tuple[Callable[[], Canned], list[str]]] = {
         lambda: prometheus(query=queries({"group by (namespace, workload)": vector(({"workload": "w"}, 1))})),
         ["workloads-unseen"],
     ),
+    "answers that lack a part": (
+        lambda: prometheus(
+            query=queries(
+                {AGE: {**vector(({}, 1)), "warnings": ["receive series from store-2: unavailable"]}}
+            )
+        ),
+        ["answers-partial"],
+    ),
+    "what Prometheus says of a query": (
+        lambda: prometheus(
+            query=queries({AGE: {**vector(({}, 1)), "warnings": ["PromQL warning: x"], "infos": []}})
+        ),
+        [],
+    ),
+    "another file's group of the same name": (lambda: prometheus(rules=with_namesake()), []),
+    "no groups, as some say it": (
+        lambda: prometheus(rules={"status": "success", "data": {"groups": None}}),
+        ["rule-not-loaded"] * 2,
+    ),
     "a query that it cannot evaluate": (
         lambda: prometheus(query=queries({"timestamp": {"status": "error", "error": "too many samples"}})),
         ["series-unknown"],
@@ -135,6 +164,10 @@ def test_prometheus_faults(made: Callable[[], Canned], expected: list[str]) -> N
         assert codes(report) == expected
         assert status == (1 if expected else 0)
         assert all(each["mend"] and each["message"].endswith(".") for each in report["findings"])
+
+
+def silence(matcher: dict[str, Any]) -> dict[str, Any]:
+    return {"status": {"state": "active"}, "createdBy": "ana", "comment": "move", "matchers": [matcher]}
 
 
 ALERTMANAGER: dict[str, tuple[Callable[[], Canned], list[str]]] = {
@@ -181,6 +214,28 @@ ALERTMANAGER: dict[str, tuple[Callable[[], Canned], list[str]]] = {
             ]
         ),
         ["silenced"],
+    ),
+    "a silence by a pattern": (
+        lambda: alertmanager(silences=[silence({"name": "alertname", "value": "Bu.*", "isRegex": True})]),
+        ["silenced"],
+    ),
+    "a silence on a severity": (
+        lambda: alertmanager(silences=[silence({"name": "severity", "value": "warning", "isRegex": False})]),
+        ["silenced"],
+    ),
+    "a silence on a namespace": (
+        lambda: alertmanager(silences=[silence({"name": "namespace", "value": "inference"})]),
+        ["silenced"],
+    ),
+    "a silence on all else": (
+        lambda: alertmanager(
+            silences=[silence({"name": "action", "value": "scale_.*", "isRegex": True, "isEqual": False})]
+        ),
+        [],
+    ),
+    "a silence on a node": (
+        lambda: alertmanager(silences=[silence({"name": "node", "value": "n1"})]),
+        [],
     ),
     "a silence that has expired": (
         lambda: alertmanager(
@@ -317,14 +372,16 @@ def test_nothing_is_sent_unless_asked() -> None:
         [],
         ["--send-test", "--url", "http://127.0.0.1:1"],
         ["--prometheus-url", "http://x", "--prometheus-header", "a"],
+        ["--prometheus-url", "htp://u:secret@x"],
     ],
-    ids=["nothing named", "a test without Alertmanager", "a header without a value"],
+    ids=["nothing named", "a test without Alertmanager", "a header without a value", "no URL"],
 )
 def test_wrong_usage_is_exit_status_2(args: list[str]) -> None:
     """One sentence of what to give."""
     result = CliRunner().invoke(cli, ["doctor", *args])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+    assert "secret" not in result.output
 
 
 # --- With the shipped policy, which is sized by a query ------------------------------------------------
@@ -393,3 +450,13 @@ def test_a_password_in_a_url_is_sent_and_not_shown() -> None:
 def test_only_what_is_surely_off_counts_as_skew(readings: list[tuple[str, float, float]], found: int) -> None:
     """Beyond 2 s even in the best case: a Date header has whole seconds, and the way there takes time."""
     assert len(list(clocks.check(ClockReading(*each) for each in readings))) == found
+
+
+def test_a_ca_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """Before anybody is asked: it is the option that is wrong, and no server."""
+    empty = tmp_path / "ca.crt"
+    empty.touch()
+    for file, why in ((empty, "it holds no certificate"), (tmp_path / "none", "No such file or directory")):
+        result = CliRunner().invoke(cli, ["doctor", "--url", "https://127.0.0.1:1", "--ca-file", str(file)])
+        assert f"{file}: cannot be used as CA file ({why})." in result.output
+        assert result.exit_code == 2

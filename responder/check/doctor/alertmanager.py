@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from responder.check import chain, located, routes, routes_checks
-from responder.check.chain import Chain, Timings
-from responder.check.doctor.servers import Server, Unanswered
+from responder.check.chain import Alert, Chain, Timings
+from responder.check.doctor.servers import Server, Unanswered, unreachable
 from responder.check.findings import Finding, Severity, error, note, warning
+from responder.check.labels import Truth, truth
 from responder.check.routes import Routing
 from responder.check.sources import Sources
+from responder.matchers import Matcher, of_json
 
 _COUNTER = re.compile(r"^alertmanager_(notifications(?:_failed)?_total)\{([^}]*)\}\s+(\S+)", re.MULTILINE)
 _SOME = 0.01
@@ -23,9 +25,7 @@ def reach(server: Server) -> tuple[Routing | None, list[Finding]]:
         original = status["config"]["original"]
         peers = status.get("cluster", {}).get("status", "")
     except Unanswered as problem:
-        said = f"{server.name} {problem}."
-        mend = "check its URL, its token and that it runs"
-        return None, [error(server.place, 0, "unreachable", said, mend)]
+        return None, [unreachable(server, problem)]
     except (KeyError, TypeError):
         said = f"{server.name} does not answer /api/v2/status as Alertmanager does."
         return None, [error(server.place, 0, "unreachable", said, "check the URL, and any prefix in it")]
@@ -91,13 +91,21 @@ def silences(server: Server, built: Chain) -> Iterator[Finding]:
         active = [each for each in found if each["status"]["state"] == "active"]
     except (Unanswered, KeyError, TypeError):
         return
-    names = {alert.name for alert in built.scaling}
     for each in active:
-        matchers = [(m.get("name"), m.get("value")) for m in each.get("matchers", ()) if not m.get("isRegex")]
-        about = next((value for name, value in matchers if name == "alertname" and value in names), "")
-        about = about or next((value for _, value in matchers if value in chain.SCALES), "")
-        if about:
+        try:
+            wanted = [of_json({"isRegex": False, **matcher}) for matcher in each["matchers"]]
+        except (KeyError, TypeError, ValueError):
+            continue
+        kept = [alert.name for alert in built.scaling if _silences(wanted, alert)]
+        if kept:
+            about = kept[0] if len(kept) < 2 else f"{kept[0]} and {len(kept) - 1} more"
             who, why = each.get("createdBy") or "nobody named", each.get("comment", "")
             said = f"A silence by {who} keeps {about} away: {why}."
             mend = "end it when it is over, or silence in the responder, which then can say so"
             yield warning(server.place, 0, "silenced", said, mend)
+
+
+def _silences(matchers: Sequence[Matcher], alert: Alert) -> bool:
+    """Whether a silence takes the alert, or some of those that it gives: by labels that it is known to have."""
+    known = all(matcher.name in alert.labels.known for matcher in matchers if not matcher.matches({}))
+    return known and truth(matchers, alert.labels) is not Truth.NO

@@ -18,6 +18,7 @@ from responder.check.sources import Sources, gather
 from responder.client.connection import connection_options
 from responder.client.http import DEFAULT_URL
 from responder.client.tables import output_option, print_json
+from responder.errors import ConfigError
 from responder.options import credential_options
 
 _PATH = click.Path(exists=True, path_type=Path)
@@ -174,21 +175,22 @@ def doctor(
     if sends and not alertmanager_urls:
         raise click.UsageError("--send-test needs --alertmanager-url.")
 
+    def server(name: str, at: str, token: str | None, headers: Mapping[str, str] | None = None) -> Server:
+        try:
+            return Server(name, at, timeout, token or "", ca_file or "", headers or {})
+        except ConfigError as problem:
+            raise click.UsageError(str(problem)) from None
+
     def prometheus_server(name: str, at: str) -> Server:
-        return Server(name, at, timeout, prometheus_token_file, ca_file or "", prometheus_headers)
+        return server(name, at, prometheus_token_file, prometheus_headers)
 
     parts = Parts(
         sources=gather(policy=policy, rule_paths=rule_paths),
         receivers=receivers,
         prometheuses=tuple(prometheus_server("Prometheus", at) for at in prometheus_urls),
         rulers=tuple(prometheus_server("the ruler", at) for at in ruler_urls),
-        alertmanagers=tuple(
-            Server("Alertmanager", at, timeout, alertmanager_token_file, ca_file or "")
-            for at in alertmanager_urls
-        ),
-        service=Server("gpu-responder", url or DEFAULT_URL, timeout, token_file or "", ca_file or "")
-        if url or sends
-        else None,
+        alertmanagers=tuple(server("Alertmanager", at, alertmanager_token_file) for at in alertmanager_urls),
+        service=server("gpu-responder", url or DEFAULT_URL, token_file) if url or sends else None,
         kubeconfig=kubeconfig,
         kubernetes=bool(kubeconfig) or in_cluster,
         store=store,
@@ -235,6 +237,7 @@ def _prometheus(examined: Examined, parts: Parts, server: Server, built: Chain) 
     if not parts.rulers:
         _rules(examined, parts, server)
     examined.findings += series.check(server, built)
+    examined.findings += prometheus.partial(server)
 
 
 def _ruler(examined: Examined, parts: Parts, server: Server) -> None:

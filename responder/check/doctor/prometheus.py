@@ -1,14 +1,14 @@
 """Prometheus, or what speaks like it: reachable, with the rules of the files, and an Alertmanager to tell."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import promql_parser as pp
 
 from responder import promql
 from responder.check import located, prometheus_checks
-from responder.check.doctor.servers import Server, Unanswered
+from responder.check.doctor.servers import Server, Unanswered, unreachable
 from responder.check.findings import Finding, error, note, warning
 from responder.rules import Group, Rule
 
@@ -30,6 +30,9 @@ def query(server: Server, expr: str) -> list[Sample]:
     try:
         if answer["status"] != "success":
             raise Unanswered(f"cannot evaluate {expr}: {str(answer.get('error', ''))[:200]}")
+        # Of Prometheus's own, those are about the query.
+        warned = [str(each) for each in answer.get("warnings") or () if not str(each).startswith("PromQL")]
+        server.partial.update(dict.fromkeys(warned))
         result = answer["data"]["result"]
         if answer["data"]["resultType"] == "scalar":
             return [Sample({}, float(result[1]))]
@@ -43,9 +46,16 @@ def reach(server: Server) -> list[Finding]:
     try:
         query(server, "vector(1)")
     except Unanswered as problem:
-        said = f"{server.name} {problem}."
-        return [error(server.place, 0, "unreachable", said, "check its URL, its token and that it runs")]
+        return [unreachable(server, problem)]
     return []
+
+
+def partial(server: Server) -> Iterator[Finding]:
+    """That answers lacked a part, so that what seems missing may be there."""
+    if server.partial:
+        said = f"{server.name} answers in part only: {'; '.join(list(server.partial)[:3])[:300].rstrip('.')}."
+        mend = "bring back what it could not ask, and then look again at what is said to be missing"
+        yield warning(server.place, 0, "answers-partial", said, mend)
 
 
 # --- Rules ------------------------------------------------------------------------------------------
@@ -56,6 +66,7 @@ class Loaded:
     """A rule that the server has."""
 
     group: str
+    file: str
     interval: float
     name: str
     alert: bool
@@ -75,6 +86,7 @@ def loaded(server: Server) -> list[Loaded]:
         return [
             Loaded(
                 group=group["name"],
+                file=group.get("file", ""),
                 interval=float(group.get("interval", 0)),
                 name=rule["name"],
                 alert=rule["type"] == "alerting",
@@ -86,8 +98,8 @@ def loaded(server: Server) -> list[Loaded]:
                 last_error=rule.get("lastError", ""),
                 evaluated_at=_time(rule.get("lastEvaluation", "")),
             )
-            for group in answer["data"]["groups"]
-            for rule in group["rules"]
+            for group in answer["data"]["groups"] or ()
+            for rule in group["rules"] or ()
         ]
     except (KeyError, TypeError, ValueError):
         raise Unanswered("does not answer /api/v1/rules as Prometheus does") from None
@@ -105,7 +117,7 @@ def rules(server: Server, groups: Sequence[Group], now: datetime) -> Iterator[Fi
     if not groups:
         return
     for group in groups:
-        mine = [rule for rule in found if rule.group == group.name]
+        mine = _same_group(group, found)
         if not mine:
             said = f"Group {group.name} is not loaded in {server.name}."
             yield error(
@@ -113,6 +125,16 @@ def rules(server: Server, groups: Sequence[Group], now: datetime) -> Iterator[Fi
             )
             continue
         yield from _compared(server, group, mine)
+
+
+def _same_group(group: Group, found: Sequence[Loaded]) -> list[Loaded]:
+    """The rules of the group of that name; if several files have one, of that with the most rules in common."""
+    by_file: dict[str, list[Loaded]] = {}
+    for rule in found:
+        if rule.group == group.name:
+            by_file.setdefault(rule.file, []).append(rule)
+    names = {rule.name for rule in group.rules}
+    return max(by_file.values(), key=lambda those: len(names & {rule.name for rule in those}), default=[])
 
 
 def _health(server: Server, found: Sequence[Loaded], now: datetime) -> Iterator[Finding]:
@@ -253,7 +275,8 @@ def _labels(server: Server) -> Iterator[Finding]:
         return
     documents, _ = located.read(str(text), server.place)
     for document in documents[:1]:
-        yield from prometheus_checks.replica_labels(document)
+        for found in prometheus_checks.replica_labels(document):
+            yield replace(found, line=0)  # of a text that the reader has not before them
 
 
 def server_time(server: Server, now: datetime) -> datetime:

@@ -1,5 +1,7 @@
 """The series that the chain needs: there, fresh and labelled; and the GPUs and workloads that have none."""
 
+import json
+import re
 from collections.abc import Iterator
 
 from responder.check.chain import PLACED, Alert, Chain, Fate, parseable
@@ -81,7 +83,8 @@ def _silent(server: Server, chain: Chain, alert: Alert, name: str) -> Finding:
 
 def _age(server: Server, name: str) -> float | None:
     """Seconds since the newest sample; None if there is none."""
-    found = query(server, f"time() - max(timestamp({name}))")
+    selector = name if re.fullmatch(r"[a-zA-Z_:][\w:]*", name, re.ASCII) else f"{{{json.dumps(name)}}}"
+    found = query(server, f"time() - max(timestamp({selector}))")
     return found[0].value if found else None
 
 

@@ -1,6 +1,7 @@
 """Asking a server over HTTP: bounded in time and size, with every failure as a sentence, and its clock noted."""
 
 import json
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import urllib3
 
 from responder.causes import cause
+from responder.check.findings import Finding, error
 from responder.errors import ConfigError, ResponderError
 from responder.http_body import TooLarge, read_body
 
@@ -48,19 +50,25 @@ class Server:
     ca_file: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     clock: ClockReading | None = None
+    partial: dict[str, None] = field(default_factory=dict)
+    """What it said of answers that lack a part, as Thanos does when a store is away."""
     _pool: Any = None
     _auth: str = ""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{self.name}: {self.url!r} is no URL; write it as http://host:port.")
+            raise ConfigError(
+                f"{self.name}: {self.url.rpartition('@')[2]!r} is no URL; write it as http://host:port."
+            )
         self._auth, _, host = parts.netloc.rpartition("@")
         self.url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         try:
-            self._pool = urllib3.PoolManager(retries=False, ca_certs=self.ca_file or None)
+            context = ssl.create_default_context(cafile=self.ca_file or None)
         except OSError as error:
-            raise ConfigError(f"{self.ca_file}: cannot be used as CA file ({error}).") from None
+            why = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            raise ConfigError(f"{self.ca_file}: cannot be used as CA file ({why}).") from None
+        self._pool = urllib3.PoolManager(retries=False, ssl_context=context)
 
     @property
     def place(self) -> str:
@@ -128,6 +136,16 @@ class Server:
         found = reading(self.place, date, began, ended)
         if found is not None and (self.clock is None or found.within < self.clock.within):
             self.clock = found
+
+
+def unreachable(server: Server, problem: Unanswered) -> Finding:
+    """That a server does not answer as it should, and what to look at first."""
+    mend = "check its URL, its token and that it runs"
+    if "CERTIFICATE_VERIFY" in str(problem):
+        mend = "give the CA of its certificate with --ca-file, or the name that stands in the certificate"
+    elif problem.status == 404:
+        mend = "check its URL, and any prefix in it"
+    return error(server.place, 0, "unreachable", f"{server.name} {str(problem).rstrip('.')}.", mend)
 
 
 def reading(name: str, date: str, began: float, ended: float) -> ClockReading | None:
