@@ -304,6 +304,26 @@ class TestVersions:
         old = SqliteStore(backup)
         assert fingerprints(old) == ["kept"]
         old.close()
+        assert [
+            each.name for each in tmp_path.iterdir() if each.stat().st_mode & 0o077 and each.is_file()
+        ] == []
+
+    def test_nobody_else_on_the_host_can_read_it(self, tmp_path: Path) -> None:
+        """It holds who is on call, what was decided and how sessions are signed; what an owner has allowed stays."""
+        before = os.umask(0o022)
+        try:
+            with contextlib.closing(SqliteStore(tmp_path / "store.db")) as store:
+                store.append(delivery())
+                made = {
+                    each.name: each.stat().st_mode & 0o077 for each in tmp_path.iterdir() if each.is_file()
+                }
+                assert made.keys() >= {"store.db", "store.db-wal"}
+                assert set(made.values()) == {0}
+        finally:
+            os.umask(before)
+        (tmp_path / "store.db").chmod(0o640)
+        SqliteStore(tmp_path / "store.db").close()
+        assert (tmp_path / "store.db").stat().st_mode & 0o777 == 0o640
 
     def test_a_migration_that_fails_changes_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,10 +101,21 @@ def _upgrade(connection: sqlite3.Connection, found: int) -> None:
         raise
 
 
+def made_private(path: Path) -> Path:
+    """The path, of a file that only its owner can read if it was not there; SQLite gives its other files that mode.
+
+    Left to SQLite everybody on the host could read who is paged, what was decided, and how sessions are signed. What
+    keeps the file from being made, SQLite tells itself.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    return path
+
+
 def _back_up(connection: sqlite3.Connection, backup: Path) -> None:
     partial = backup.with_name(backup.name + ".partial")
     partial.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(partial)) as copy:
+    with contextlib.closing(sqlite3.connect(made_private(partial))) as copy:
         connection.backup(copy)
     os.replace(partial, backup)
 

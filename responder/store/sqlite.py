@@ -38,7 +38,7 @@ from responder.store import (
 from responder.store.bell import Bell
 from responder.store.holder import is_dead
 from responder.store.rows import INSERT_HISTORY, history_query, history_row, record_row
-from responder.store.schema import migrate
+from responder.store.schema import made_private, migrate
 from responder.store.writer import Writer, inode, unavailable
 
 T = TypeVar("T")
@@ -363,7 +363,7 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         """A connection to write by, the database being current. The writer's thread has the lock."""
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            made_private(self.path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
