@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import logging
 import os
+import re
 import secrets
 import threading
 import time
@@ -97,7 +98,8 @@ def read_token_hashes(path: str) -> dict[bytes, Identity]:
             content = yaml.safe_load(file)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}: see --token-hashes-file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: no UTF-8, or what looks like a date and is none.
         # The message of the parser would quote the file.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
@@ -107,7 +109,15 @@ def read_token_hashes(path: str) -> dict[bytes, Identity]:
         raise ConfigError(
             f"{path}: there is no list under `tokens:`: make one with gpu-responder token create"
         )
-    return dict(_identity(path, index, entry) for index, entry in enumerate(entries))
+    known: dict[bytes, Identity] = {}
+    for index, entry in enumerate(entries):
+        key, identity = _identity(path, index, entry)
+        if key in known:
+            raise ConfigError(
+                f"{path}: tokens[{index}].sha256 is that of token {known[key].name!r} too: make another token"
+            )
+        known[key] = identity
+    return known
 
 
 def _identity(path: str, index: int, entry: Any) -> tuple[bytes, Identity]:
@@ -124,18 +134,16 @@ def _identity(path: str, index: int, entry: Any) -> tuple[bytes, Identity]:
         raise ConfigError(f"{where}.name must say whose token it is")
     if role not in list(Role):
         raise ConfigError(f"{where}.role must be one of {', '.join(Role)}")
-    if not isinstance(digest, str) or len(digest) != 64:
+    if not isinstance(digest, str) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
         raise ConfigError(f"{where}.sha256 must be the token's SHA-256 as 64 hex digits, in quotes")
-    try:
-        key = bytes.fromhex(digest)
-    except ValueError:
-        raise ConfigError(f"{where}.sha256 must be the token's SHA-256 as 64 hex digits, in quotes") from None
     namespaces = entry.get("namespaces")
     if namespaces is not None and not (
         isinstance(namespaces, list) and namespaces and all(isinstance(each, str) for each in namespaces)
     ):
         raise ConfigError(f"{where}.namespaces must be a list of namespaces or globs; leave it out for all")
-    return key, Identity(name, Role(role), None if namespaces is None else tuple(namespaces))
+    return bytes.fromhex(digest), Identity(
+        name, Role(role), None if namespaces is None else tuple(namespaces)
+    )
 
 
 class Tokens:

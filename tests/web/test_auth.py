@@ -272,6 +272,18 @@ class TestTokenHashesFile:
                 id="not hex",
             ),
             pytest.param(
+                "tokens: [{name: a, role: viewer, sha256: '" + "0 " * 32 + "'}]",
+                "as 64 hex digits",
+                id="hex with blanks",
+            ),
+            pytest.param(
+                "tokens:\n" + 2 * ("- {name: a, role: viewer, sha256: '" + "0" * 64 + "'}\n"),
+                "tokens[1].sha256 is that of token 'a' too",
+                id="a token that is listed twice",
+            ),
+            pytest.param("tokens: [{name: 2026-13-45}]", "it is not YAML", id="a date that is none"),
+            pytest.param("tokens: " + "[" * 5000, "it is not YAML", id="lists without end"),
+            pytest.param(
                 "tokens: [{name: a, role: viewer, sha256: '" + "0" * 64 + "', namespaces: []}]",
                 "tokens[0].namespaces must be a list",
                 id="no namespaces",
