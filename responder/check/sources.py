@@ -246,4 +246,5 @@ def _of_message(text: str, file: str, code: str) -> Finding:
     match = _IN_MESSAGE.fullmatch(text)
     line, rest = (int(match["line"]), match["rest"]) if match else (0, text.removeprefix(f"{file}: "))
     message, _, mend = rest.partition("; ")
-    return error(file, line, code, f"{message[:1].upper()}{message[1:].rstrip('.')}.", mend)
+    said = f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    return error(file, line, code, said, mend or "mend it there")

@@ -166,16 +166,26 @@ def _amtool(sources: Sources, used: str) -> Iterator[Finding]:
         if any(found.file == file and found.code in _SAID_ALREADY for found in sources.findings):
             continue
         line = re.search(r"line (\d+)", words)
-        unknown = re.findall(r"field (\w+) not found", words)
-        if unknown and len(unknown) == words.count("line ") and _NEWER_ALERTMANAGER.issuperset(unknown):
+        newer = _newer(words)
+        if newer:
             yield note(
                 file,
                 int(line[1]) if line else 0,
                 "amtool",
-                f"{_named(used)} does not know {', '.join(unknown)}, which later ones do, and checks no further.",
+                f"{_named(used)} does not know {newer}, which later ones do, and checks no further.",
                 "install the amtool of your Alertmanager",
             )
             continue
         yield error(
             file, int(line[1]) if line else 0, "amtool", f"amtool says: {words}", "mend the configuration"
         )
+
+
+def _newer(words: str) -> str:
+    """What an amtool does not know that is newer than it; empty when its complaint is another."""
+    unknown = re.findall(r"field (\w+) not found", words)
+    if unknown and len(unknown) == words.count("line ") and _NEWER_ALERTMANAGER.issuperset(unknown):
+        return ", ".join(unknown)
+    # A matcher that our own reader takes, as Alertmanager does from 0.27 on.
+    matcher = re.fullmatch(r"bad matcher format: (.*)", words)
+    return f"matchers such as {matcher[1]}" if matcher else ""

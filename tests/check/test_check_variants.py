@@ -244,6 +244,7 @@ def test_an_alert_without_severity_is_not_inhibited_for_one(chain: Write) -> Non
     ("change", "line"),
     [
         (("url: http://127.0.0.1:9099/api/v1/webhooks/alertmanager", "url_file: /etc/url"), "url_file"),
+        (("['action=~", """['"größe.x"!="a"', 'action=~"""), "größe.x"),
         (("- name: alerts\n", "- name: alerts\n  query_offset: 30s\n"), "query_offset"),
         (("- name: alerts\n", "- name: alerts\n  labels: {team: a}\n"), "labels"),
         (("(gateway_busy_ratio)", "({\"gateway.busy\"})"), "in label matching"),
@@ -268,3 +269,9 @@ def test_what_promtool_alone_refuses_is_told(chain: Write) -> None:
     """And so is what it says in words that nobody foresaw."""
     output = check(chain(("value: '{{ $value }}'", "value: '{{ $value '"))).output
     assert re.search("promtool says: .*unclosed action", output)
+
+
+def test_rules_that_are_none_are_told_with_a_mend(chain: Write) -> None:
+    """Though there is no more to say than that they are none."""
+    output = check(chain(more__yaml="groups:\n- name: a\n  rules:\n  - null\n")).output
+    assert "`rules` must be a list of mappings. [rule-file]\n    mend: mend it there\n" in output
