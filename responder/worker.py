@@ -235,6 +235,12 @@ class ResponderWorker(ThreadWorker):  # type: ignore[misc]
                     # An answer may still be under way, so only reading ends; TLS has a shutdown of its own.
                     socket.socket.shutdown(conn.sock, socket.SHUT_RD)
 
+    def _cap_keepalive(self, deadline: float) -> None:
+        """A process that stops waits no longer for those who have said nothing yet than for those who were answered."""
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
+
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what could not be read as all else is answered. Nothing of it is told: it may hold a token."""
         status, said = next(

@@ -171,6 +171,18 @@ class TestStopping:
             "policies.yaml", "store.db", "store.db.lock", "store.db-wal", "store.db-shm", service.log.name,
         }  # fmt: skip
 
+    def test_does_not_wait_for_who_connects_and_says_nothing(self, tmp_path: Path) -> None:
+        """As browsers do, and load balancers that look whether a port is open."""
+        with serving(tmp_path) as service:
+            silent = [socket.create_connection(("127.0.0.1", service.port), 60) for _ in range(3)]
+            # So long that their threads have been given back.
+            assert {service.deliver(str(i)) for i in range(50)} == {200}
+            began = time.monotonic()
+            assert service.stop() == 0
+            assert time.monotonic() - began < 15
+            for each in silent:
+                each.close()
+
     def test_answers_a_delivery_that_is_on_its_way(self, tmp_path: Path) -> None:
         """A part of the body had been sent when it was told to stop: the rest is read, kept and answered."""
         body = b" " * 8000 + payload("slow")
