@@ -118,6 +118,11 @@ def loaded_rules(**changed: Any) -> dict[str, Any]:
                 "query": f" ( {rule.expr} ) " if rule.record else rule.expr,
                 "duration": _seconds(rule.for_),
                 "labels": dict(rule.labels),
+                **(
+                    {"keepFiringFor": _seconds(rule.keep_firing_for), "annotations": dict(rule.annotations)}
+                    if rule.alert
+                    else {}
+                ),
                 "health": "ok",
                 "lastEvaluation": datetime.now(UTC).isoformat(),
                 **(changed if rule.name == "Busy" else {}),

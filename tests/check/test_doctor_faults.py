@@ -75,6 +75,23 @@ def with_namesake() -> dict[str, Any]:
     return told
 
 
+def with_interval(seconds: int) -> dict[str, Any]:
+    told = loaded_rules()
+    told["data"]["groups"][-1]["interval"] = seconds
+    return told
+
+
+def with_words() -> dict[str, Any]:
+    told = loaded_rules()
+    for rule in told["data"]["groups"][-1]["rules"]:
+        rule["annotations"] = {
+            **rule.get("annotations", {}),
+            "summary": "other",
+            "runbook_url": "https://wiki",
+        }
+    return told
+
+
 AGE = "time() - max(timestamp(namespace_workload:busy_ratio:avg))"
 PROMETHEUS: dict[str, tuple[Callable[[], Canned], list[str]]] = {
     "nothing wrong": (prometheus, []),
@@ -89,6 +106,12 @@ PROMETHEUS: dict[str, tuple[Callable[[], Canned], list[str]]] = {
     "another expression": (lambda: prometheus(rules=loaded_rules(query="vector(2)")), ["rule-differs"]),
     "another `for`": (lambda: prometheus(rules=loaded_rules(duration=600)), ["rule-differs"]),
     "another label": (lambda: prometheus(rules=loaded_rules(labels={"action": "none"})), ["rule-differs"]),
+    "another interval": (lambda: prometheus(rules=with_interval(60)), ["rule-differs"]),
+    "another annotation to size by": (
+        lambda: prometheus(rules=loaded_rules(annotations={"value": "1"})),
+        ["rule-differs"],
+    ),
+    "other words": (lambda: prometheus(rules=with_words()), []),
     "a rule kept firing": (lambda: prometheus(rules=loaded_rules(keepFiringFor=60)), ["rule-differs"]),
     "a rule that fails": (
         lambda: prometheus(rules=loaded_rules(health="err", lastError="many-to-many matching")),
@@ -284,6 +307,20 @@ def test_a_service_that_is_not_ready_is_an_error() -> None:
     with examined("--url", service(ready=body)) as (status, report):
         assert (status, codes(report)) == (1, ["unreachable"])
         assert "the disk is full" in report["findings"][0]["message"]
+
+
+def test_a_rule_that_was_to_be_kept_firing_and_is_not(tmp_path: Path) -> None:
+    """Rules older than the file: the server says 0 where the file says 2m."""
+    file = tmp_path / "rules.yaml"
+    file.write_text((SOUND / "rules.yaml").read_text().replace("for: 1m", "for: 1m\n    keep_firing_for: 2m"))
+    with served(prometheus()) as canned:
+        result = CliRunner().invoke(
+            cli, ["doctor", "--prometheus-url", canned.url, "--rules", str(file), *FILES[:2]]
+        )
+    assert (
+        "Busy in Prometheus differs from the file in keep_firing_for (0 s there). [rule-differs]"
+        in result.output
+    )
 
 
 def test_what_does_not_listen_is_told_in_one_sentence() -> None:

@@ -12,6 +12,7 @@ from responder.check.doctor.servers import Server, Unanswered, unreachable
 from responder.check.findings import Finding, error, note, warning
 from responder.rules import Group, Rule
 
+_FOR_PEOPLE = ("summary", "description", "message", "runbook_url", "dashboard", "dashboard_url")
 _LATE = 3
 """Intervals after which a group that has not been evaluated is late."""
 
@@ -72,8 +73,10 @@ class Loaded:
     alert: bool
     expr: str
     for_: float
-    keep_firing_for: float
+    keep_firing_for: float | None
+    """None: it does not say, as before 2.42."""
     labels: Mapping[str, str]
+    annotations: Mapping[str, str] | None
     health: str
     last_error: str
     evaluated_at: datetime | None
@@ -92,8 +95,9 @@ def loaded(server: Server) -> list[Loaded]:
                 alert=rule["type"] == "alerting",
                 expr=rule["query"],
                 for_=float(rule.get("duration", 0)),
-                keep_firing_for=float(rule.get("keepFiringFor", 0)),
+                keep_firing_for=float(rule["keepFiringFor"]) if "keepFiringFor" in rule else None,
                 labels=rule.get("labels") or {},
+                annotations=rule.get("annotations"),
                 health=rule.get("health", ""),
                 last_error=rule.get("lastError", ""),
                 evaluated_at=_time(rule.get("lastEvaluation", "")),
@@ -124,6 +128,11 @@ def rules(server: Server, groups: Sequence[Group], now: datetime) -> Iterator[Fi
                 group.file, group.line, "rule-not-loaded", said, "load the file, and reload the server"
             )
             continue
+        there = mine[0].interval
+        if group.interval and there and there != _seconds(group.interval):
+            said = f"{server.name} evaluates group {group.name} every {there:g} s, and the file says {group.interval}."
+            mend = "load the file as it is, and reload the server"
+            yield warning(group.file, group.line, "rule-differs", said, mend)
         yield from _compared(server, group, mine)
 
 
@@ -185,13 +194,19 @@ def _differences(rule: Rule, there: Loaded) -> list[str]:
         found.append("its expression")
     if _seconds(rule.for_) != there.for_:
         found.append(f"`for` ({there.for_:g} s there)")
-    # Servers before 2.42 do not tell keep_firing_for.
-    if there.keep_firing_for and _seconds(rule.keep_firing_for) != there.keep_firing_for:
+    if there.keep_firing_for is not None and _seconds(rule.keep_firing_for) != there.keep_firing_for:
         found.append(f"keep_firing_for ({there.keep_firing_for:g} s there)")
     wanted = {key: value for key, value in rule.labels.items() if value}
     if wanted != {key: there.labels.get(key, "") for key in wanted}:
         found.append("its labels")
+    if there.annotations is not None and _sized_by(rule.annotations) != _sized_by(there.annotations):
+        found.append("its annotations")
     return found
+
+
+def _sized_by(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that a policy may go by: words are for people, and links differ from place to place."""
+    return {name: text for name, text in annotations.items() if name not in _FOR_PEOPLE}
 
 
 def normal(expr: str) -> str:
