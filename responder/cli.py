@@ -5,6 +5,7 @@ Exit status: 0 fine, 1 a problem found, 2 wrong usage.
 
 import importlib
 import sys
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
@@ -86,6 +87,15 @@ class _Lazy(click.Group):
         command: object = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            if not near:
+                raise
+        raise click.UsageError(f"No such command {args[0]!r}; did you mean {near[0]}?", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

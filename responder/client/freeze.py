@@ -30,7 +30,7 @@ class NotFrozen(ResponderError):
 @click.command("freeze")
 @click.option("--all", "everything", is_flag=True, help="Every target.")
 @click.option(
-    "-n", "--namespace", "namespaces", multiple=True, metavar="NAME", help="Targets in it. Repeatable."
+    "-n", "--namespace", "namespaces", multiple=True, metavar="GLOB", help="Targets in it. Repeatable."
 )
 @click.option(
     "--policy", "policies", multiple=True, metavar="NAME", help="Targets that it governs. Repeatable."
@@ -73,6 +73,13 @@ def freeze(
 
 
 def _one_of(label: str, values: tuple[str, ...]) -> str:
-    if len(values) == 1:
+    if not all(value.strip() for value in values):
+        raise click.UsageError(f"--{label} is empty: name one, or freeze everything with --all.")
+    # No namespace has such characters in its name; a policy may have any.
+    globs = label == "namespace" and any(char in value for value in values for char in "*?")
+    if len(values) == 1 and not globs:
         return str(Matcher(label, "=", values[0]))
-    return str(Matcher(label, "=~", "|".join(_SPECIAL.sub(r"\\\1", value) for value in values)))
+    patterns = [_SPECIAL.sub(r"\\\1", value) for value in values]
+    if globs:
+        patterns = [each.replace(r"\*", ".*").replace(r"\?", ".") for each in patterns]
+    return str(Matcher(label, "=~", "|".join(patterns)))

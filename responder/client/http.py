@@ -167,8 +167,9 @@ class Api:
             return Unreachable(f"{self.url} did not answer within {self.timeout:g} s: try again in a moment")
         if isinstance(error, HTTPSSLError | ssl.SSLError):
             return Unreachable(self._distrust(error))
+        hint = ", write https:// if it speaks TLS" if self.url.startswith("http:") else ""
         return Unreachable(
-            f"{self.url} broke off: {clean(cause(error))}; check that --url is right, and try again"
+            f"{self.url} broke off: {clean(cause(error))}; check that --url is right{hint}, and try again"
         )
 
     def _distrust(self, error: BaseException) -> str:

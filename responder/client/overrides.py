@@ -14,6 +14,7 @@ from responder.client.connection import completing, with_api
 from responder.client.http import Api, ApiError, segment
 from responder.client.overrides_view import show_overrides, told, what, whom
 from responder.client.tables import console, output_option, print_json, say
+from responder.errors import ConfigError
 from responder.matchers import parse
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -230,7 +231,10 @@ def expire(api: Api, id_: str, comment: str | None, output: str) -> None:
 
 
 def whole_id(typed: str, known: Sequence[Any], noun: str) -> str:
-    """The one id that begins so. Raises ApiError with the ids that may be meant."""
+    """The one id that begins so. Raises ApiError with the ids that may be meant, ConfigError without a beginning."""
+    if not typed.strip():
+        # Of one that is in force alone an empty variable in a script would be the beginning, too.
+        raise ConfigError(f"the ID is empty: gpu-responder {noun} list shows them")
     found = [each["id"] for each in known if each["id"].startswith(typed)]
     if len(found) == 1:
         return str(found[0])

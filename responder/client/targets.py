@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -58,7 +59,7 @@ def targets(
             "/api/v1/targets",
             {"namespace": namespace, "kind": kind, "state": state, **_globs(name)},
         )
-        draw = show_all
+        draw = partial(show_all, narrowed=any(query.values()))
     if watching:
         watch.watch(api, path, query, draw, as_json=output == "json")
         return
@@ -69,14 +70,19 @@ def targets(
         draw(console(), body, times.now(), None)
 
 
-def show_all(out: Console, body: Any, now: datetime, most: int | None = None) -> None:
+def show_all(
+    out: Console, body: Any, now: datetime, most: int | None = None, *, narrowed: bool = False
+) -> None:
     """The table of all targets, in `most` lines, with what concerns all of them above it."""
     banners = _banners(body)
     for line, style in banners:
         say(out, line, style=style)
     found: Sequence[Any] = sorted(body["targets"], key=_urgency)
     if not found:
-        say(out, "No target is known: one is known once an alert for it has arrived.")
+        none = "No target is known: one is known once an alert for it has arrived."
+        say(
+            out, "No target fits: gpu-responder targets alone lists all that are known." if narrowed else none
+        )
         return
     shown = found
     if most is not None and len(found) > most - len(banners) - 2:

@@ -146,4 +146,4 @@ def past_option(text: str) -> datetime:
             return now() - length(text)
         return moment(text, now(), past=True)
     except ValueError as error:
-        raise click.BadParameter(f"{error}.") from None
+        raise click.BadParameter(f"{error}, or 2h for two hours ago.") from None

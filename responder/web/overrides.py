@@ -20,7 +20,8 @@ from responder.web.app import identity, needs, services
 from responder.web.audit import line, override_words
 from responder.web.auth import Role
 from responder.web.bodies import Form, moment
-from responder.web.known import bound_to, may_see_of, meant
+from responder.web.finding import not_known
+from responder.web.known import bound_to, keys, may_see_of, meant
 from responder.web.problems import BadRequest
 from responder.web.queries import switch
 from responder.web.views import override_view, stamp
@@ -113,7 +114,9 @@ def _made(body: dict[str, Any], now: datetime) -> tuple[Override, list[str]]:
         found = meant(body["target"])
         target = found.key
         if not found.known:
-            warnings.append(f"no alert of {target} is known: the override binds once there is one")
+            near = not_known(target, keys()).near
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"no alert of {target} is known: the override binds once there is one{hint}")
     made = Override(
         id=str(uuid.uuid4()),
         kind=kind,
@@ -134,8 +137,8 @@ def _made(body: dict[str, Any], now: datetime) -> tuple[Override, list[str]]:
 
 def _check_keys(kind: OverrideKind, body: dict[str, Any]) -> None:
     mine = OF_KIND.get(kind, set())
-    for other, keys in OF_KIND.items():
-        for key in sorted(keys & set(body) - mine):
+    for other, its_own in OF_KIND.items():
+        for key in sorted(its_own & set(body) - mine):
             raise BadRequest(f"{key}: it goes with the kind {other} and not with {kind}; leave it out")
     if kind is OverrideKind.PIN and "replicas" not in body:
         raise BadRequest("replicas is missing; say at how many to pin")
@@ -230,8 +233,25 @@ def _checked(override: Override) -> list[str]:
         if override.target and not allowed(settings, record.target.namespace):
             warnings.append(f"nothing is done in namespace {record.target.namespace}: see allowedNamespaces")
     if override.matchers and not bound:
-        warnings.append("the matchers fit no target that is known now")
+        warnings.append("the matchers fit no target that is known now" + _meant(override))
     return warnings
+
+
+def _meant(override: Override) -> str:
+    """What may be misspelt in matchers that fit nothing."""
+    policies = [policy.name for policy in services().source.current.policies]
+    seen = [key.split("/") for key in keys()]
+    known = {
+        "policy": policies,
+        "namespace": [namespace for namespace, _, _ in seen],
+        "name": [name for _, _, name in seen],
+    }
+    for matcher in map(parse, override.matchers):
+        there = known.get(matcher.name, [])
+        near = nearest(matcher.value, there) if matcher.op == "=" and matcher.value not in there else ""
+        if near:
+            return f"; did you mean {matcher.name}={near}?"
+    return ""
 
 
 def _check_numbers(override: Override, policy: Policy, record: Record, others: tuple[Override, ...]) -> None:

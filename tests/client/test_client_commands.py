@@ -57,6 +57,16 @@ class TestTargets:
         assert "  2, 2 ready (counted 5m ago); " in known.shell.run("targets", "triton").stdout
         assert "counted" not in known.shell.run("targets", "vllm").stdout
 
+    @pytest.mark.parametrize(
+        "options", [["--namespace", "nosuch"], ["--state", "up"], ["--kind", "rollout*"], ["zz*"]]
+    )
+    def test_that_do_not_fit_are_no_reason_to_believe_that_there_are_none(
+        self, known: World, options: list[str]
+    ) -> None:
+        """A filter may be misspelt."""
+        told = known.shell.run("targets", *options).stdout
+        assert told == "No target fits: gpu-responder targets alone lists all that are known.\n"
+
     def test_can_be_narrowed(self, known: World) -> None:
         """By namespace, kind and state, and by a name with a star in it."""
         shown = lambda *options: [each["target"] for each in known.shell.json("targets", *options)["targets"]]  # noqa: E731
@@ -266,6 +276,17 @@ class TestOverrides:
         assert "bounds ..6  inference/deployment/vllm  active  in " in line
         assert line.endswith("ana  load test")
 
+    def test_no_id_is_the_beginning_of_none(self, at: World) -> None:
+        """An empty variable of a script must not end the only one that is in force."""
+        at.shell.run("override", "add", "pause", VLLM.key, "--for", "2h", "--comment", "x")
+        assert at.shell.fails("override", "expire", "") == (
+            "the ID is empty: gpu-responder override list shows them"
+        )
+        at.shell.run("silence", "add", "Busy", "--for", "2h", "--comment", "x")
+        assert at.shell.fails("silence", "expire", " ").startswith("the ID is empty")
+        assert all(each.expired_at is None for each in at.made.store.overrides())
+        assert len(at.made.store.silences()) == 1
+
 
 class TestFreeze:
     @pytest.mark.parametrize(
@@ -274,9 +295,20 @@ class TestFreeze:
             (["--all"], []),
             (["-n", "team-a"], ['namespace="team-a"']),
             (["-n", "team-a", "-n", "team.b"], ['namespace=~"team-a|team\\\\.b"']),
+            (["-n", "team-*"], ['namespace=~"team-.*"']),
+            (["-n", "team-?", "-n", "a.b"], ['namespace=~"team-.|a\\\\.b"']),
             (["--policy", "inference"], ['policy="inference"']),
+            (["--policy", "all *"], ['policy="all *"']),
         ],
-        ids=["everything", "one namespace", "two of them, taken literally", "a policy"],
+        ids=[
+            "everything",
+            "one namespace",
+            "two of them, taken literally",
+            "a glob",
+            "a glob and one",
+            "a policy",
+            "a policy of an odd name",
+        ],
     )
     def test_stops_what_it_is_told_to(self, at: World, options: list[str], matchers: list[str]) -> None:
         """At once, with a reason and an end."""
@@ -290,6 +322,9 @@ class TestFreeze:
         for options in ([], ["--all", "-n", "x"]):
             told = at.shell.fails("freeze", *options, "--for", "2h", "--comment", "x", status=2)
             assert "Say what to freeze: one of --all, --namespace or --policy." in told
+        told = at.shell.fails("freeze", "-n", "", "--for", "2h", "--comment", "x", status=2)
+        assert "--namespace is empty: name one, or freeze everything with --all." in told
+        assert at.made.store.overrides() == ()
 
 
 class TestUndo:

@@ -217,3 +217,15 @@ def test_an_untrusted_certificate_says_how_to_trust_it() -> None:
     assert told == (
         "the certificate of https://x is not to be trusted (self-signed certificate): give its CA with --ca-file"
     )
+
+
+def test_a_command_that_is_misspelt_is_told_with_the_near_one(shell: Shell) -> None:
+    """The commands themselves, as what is below them."""
+    assert "No such command 'silnce'; did you mean silence?" in shell.fails("silnce", "list", status=2)
+    assert shell.fails("zzz", status=2).endswith("No such command 'zzz'.")
+
+
+def test_a_moment_gone_by_may_be_a_length_and_says_so(shell: Shell) -> None:
+    """Whoever types what is neither is told both."""
+    told = shell.fails("history", "--since", "yesterday", status=2)
+    assert told.endswith("2026-01-31T18:30:00Z, or 2h for two hours ago.")

@@ -131,7 +131,10 @@ class TestTaken:
         """To pause what has not fired yet is sensible; to misspell it is not, so it is said."""
         answer = people.post(ROUTE, with_(PAUSE, target="inference/deployment/vlm"))
         assert answer.status_code == 201
-        assert answer.json["warning"].startswith("no alert of inference/deployment/vlm is known")
+        assert answer.json["warning"] == (
+            "no alert of inference/deployment/vlm is known: the override binds once there is one; "
+            "did you mean inference/deployment/vllm?"
+        )
 
     def test_matchers_are_written_alike(self, people: Api) -> None:
         """A kind in lower case would never match: kinds are spelt as Kubernetes does."""
@@ -140,10 +143,21 @@ class TestTaken:
         assert answer.json["matchers"] == ['namespace="inference"', 'kind="StatefulSet"', 'name=~"tri.*"']
         assert answer.json["warning"] == ""
 
-    def test_matchers_that_fit_nothing_are_said(self, people: Api) -> None:
-        """Most likely they are misspelt."""
-        body = with_(PAUSE, target=..., matchers=['namespace="inferense"'])
-        assert people.post(ROUTE, body).json["warning"] == "the matchers fit no target that is known now"
+    @pytest.mark.parametrize(
+        ("matcher", "hint"),
+        [
+            ('namespace="inferense"', "; did you mean namespace=inference?"),
+            ('policy="inferense"', "; did you mean policy=inference?"),
+            ('name="vlm"', "; did you mean name=vllm?"),
+            ('name="zzz"', ""),
+            ('name=~"vlm"', ""),
+            ('kind="Job"', ""),
+        ],
+    )
+    def test_matchers_that_fit_nothing_are_said(self, people: Api, matcher: str, hint: str) -> None:
+        """Most likely they are misspelt: whoever freezes a policy that is none believes it frozen."""
+        answer = people.post(ROUTE, with_(PAUSE, target=..., matchers=[matcher]))
+        assert answer.json["warning"] == f"the matchers fit no target that is known now{hint}"
 
     def test_a_freeze_may_be_for_all(self, people: Api) -> None:
         """The worst night."""
