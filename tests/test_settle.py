@@ -147,7 +147,9 @@ def test_a_target_made_anew_closes_its_intents():
     """Another uid is another object: what was meant for the old one cannot reach it."""
     record = replace(RECORD, outstanding=replace(INTENT, id="i0", to_replicas=5))
     settled = account(record, Workload("u2", 1, "300", 4, "helm"), NOW)
-    assert outcomes(settled)[:2] == [("i1", Outcome.GONE), ("i0", Outcome.GONE)], "both may have landed before"
+    assert outcomes(settled)[:2] == [("i1", Outcome.GONE), ("i0", Outcome.GONE)], (
+        "both may have landed before"
+    )
     assert (settled.record.intent, settled.record.outstanding) == (None, None)
     assert settled.record.foreign_at == NOW
     assert settled.record.ledger.steps == {}

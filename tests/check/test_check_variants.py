@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -275,3 +276,12 @@ def test_rules_that_are_none_are_told_with_a_mend(chain: Write) -> None:
     """Though there is no more to say than that they are none."""
     output = check(chain(more__yaml="groups:\n- name: a\n  rules:\n  - null\n")).output
     assert "`rules` must be a list of mappings. [rule-file]\n    mend: mend it there\n" in output
+
+
+def test_an_expression_of_a_thousand_terms_is_read(chain: Write) -> None:
+    """As programs write them: in a moment, and whatever is wrong with the rest is still found."""
+    terms = " or ".join(f"namespace_workload:busy_ratio:avg{{workload='w{n}'}} > 0.85" for n in range(1000))
+    directory = chain((UP, terms), ("< 0.3", "< 0.9"))
+    started = time.process_time()
+    assert codes(directory) == set()
+    assert time.process_time() - started < 10
