@@ -20,6 +20,8 @@ from responder.check.findings import Finding, failing, in_order
 from responder.check.sources import Sources, gather
 from responder.client.tables import output_option, print_json
 
+DEEP = 20_000
+"""Calls within one another: an expression of a thousand terms is a tree as deep."""
 _LAYOUT = {
     "rules": "rules",
     "alertmanager": "alertmanager/alertmanager.yml",
@@ -91,6 +93,7 @@ def check(
     AlertmanagerConfig, a policy file, or what `helm template` prints. Without any: rules/,
     alertmanager/alertmanager.yml and examples/policies.yaml of the current directory.
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEP))
     if not (paths or policy or rule_paths or alertmanagers or prometheus):
         policy, rule_paths, alertmanagers = _layout()
     sources = gather(

@@ -58,15 +58,23 @@ def unwrapped(node: Any) -> Any:
 
 
 def selectors(node: Any) -> Iterator[Any]:
-    """Every selector in the tree."""
-    found: list[Any] = []
-
-    def visit(item: Any) -> None:
+    """Every selector in the tree, from left to right."""
+    # The parser's own walk copies the tree at each step, and takes seconds for some hundreds of terms.
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
         if isinstance(item, pp.VectorSelector):
-            found.append(item)
-
-    pp.walk(node, visit)
-    yield from found
+            yield item
+        elif isinstance(item, pp.MatrixSelector):
+            yield item.vector_selector
+        elif isinstance(item, pp.BinaryExpr):
+            waiting += [item.rhs, item.lhs]
+        elif isinstance(item, pp.Call):
+            waiting += reversed(item.args)
+        elif isinstance(item, pp.AggregateExpr):
+            waiting += [part for part in (item.param, item.expr) if part is not None]
+        elif isinstance(item, pp.ParenExpr | pp.UnaryExpr | pp.SubqueryExpr):
+            waiting.append(item.expr)
 
 
 def matchers_of(selector: Any) -> tuple[Matcher, ...]:
@@ -421,7 +429,7 @@ def _is_scalar(node: Any) -> bool:
         return called(node) in ("time", "scalar", "pi")
     if isinstance(node, pp.UnaryExpr | pp.ParenExpr):
         return _is_scalar(node.expr)
-    return isinstance(node, pp.BinaryExpr) and _is_scalar(node.lhs) and _is_scalar(node.rhs)
+    return isinstance(node, pp.BinaryExpr) and _is_scalar(node.rhs) and _is_scalar(node.lhs)
 
 
 def _group(many: Labels, one: Labels, names: Iterable[str]) -> Labels:

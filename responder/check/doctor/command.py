@@ -11,6 +11,7 @@ import click
 
 from responder.check import chain, prometheus_checks, report
 from responder.check.chain import Chain, Timings
+from responder.check.command import DEEP
 from responder.check.doctor import alertmanager, clocks, kubernetes, prometheus, send, series, service
 from responder.check.doctor.servers import ClockReading, Server
 from responder.check.findings import Finding, error, failing, in_order, note
@@ -168,6 +169,7 @@ def doctor(
     What is not named is not looked at. --send-test alone sends something: an alert that only asks whether
     alerts arrive.
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEP))
     if not (prometheus_urls or ruler_urls or alertmanager_urls or url or kubeconfig or in_cluster):
         raise click.UsageError(
             "There is nothing to look at: give --prometheus-url, --alertmanager-url, --url or --kubeconfig."
