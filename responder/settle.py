@@ -262,7 +262,8 @@ def _replaced(record: Record, live: Workload | None, now: datetime) -> Settled:
     What was outstanding may have landed before, so it gets its line as well.
     """
     entries = [
-        entry(record, intent, Outcome.GONE, settle(intent, live).message, now) for intent in record.open_intents
+        entry(record, intent, Outcome.GONE, settle(intent, live).message, now)
+        for intent in record.open_intents
     ]
     record = replace(record, intent=None, outstanding=None)
     if live is None:
