@@ -266,6 +266,7 @@ class Verdict:
     message: str
     policy: str = ""
     look_again_at: datetime | None = None
+    override: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

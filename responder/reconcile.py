@@ -406,7 +406,7 @@ class Reconciler:
                     *entries,
                     verdicts.line(record, decision, observed, turn.now, look.look_again_at),
                 )
-            if news or record != turn.record:
+            if news or record != turn.record or verdicts.is_shaped_anew(record, decision):
                 record = verdicts.judged(record, decision, turn.now, look.look_again_at)
         if record != turn.record or entries:
             self._records.commit(Commit(records=((record, turn.version),), history=entries))

@@ -13,6 +13,11 @@ def is_news(record: Record, decision: Decision) -> bool:
     return known is None or (known.desired, known.reason) != (decision.desired, decision.reason)
 
 
+def is_shaped_anew(record: Record, decision: Decision) -> bool:
+    """True if it comes to the same by another override: no news for history, but the sentence names the wrong one."""
+    return record.verdict is not None and record.verdict.override != decision.override
+
+
 def judged(record: Record, decision: Decision, now: datetime, look_again_at: datetime | None) -> Record:
     """The record with this verdict, dated from when its (desired, reason) was new."""
     known = record.verdict
@@ -26,6 +31,7 @@ def judged(record: Record, decision: Decision, now: datetime, look_again_at: dat
             message=decision.message,
             policy=decision.policy,
             look_again_at=look_again_at,
+            override=decision.override,
         ),
     )
 

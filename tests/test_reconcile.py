@@ -41,6 +41,26 @@ def test_stores_the_intent_then_writes_then_stores_the_outcome():
     assert world.notebook.entries == world.store.entries
 
 
+def test_what_shapes_a_decision_is_told_though_it_comes_to_the_same():
+    """When the narrower of two pins ends, the sentence names the one that holds now; history has nothing new."""
+    world = firing()
+    world.override(OverrideKind.PIN, replicas=4)
+    world.override(
+        OverrideKind.PIN, replicas=4, target=REF.key, created_by="bo", ends_at=T0 + timedelta(seconds=60)
+    )
+    world.look()
+    world.look()
+    assert "by bo" in world.record().verdict.message
+    lines = len(world.store.entries)
+    world.clock.tick(61)
+    world.look()
+    assert "by ana" in world.record().verdict.message
+    assert len(world.store.entries) == lines
+    version = world.store.record(REF.key)[1]
+    world.look()
+    assert world.store.record(REF.key)[1] == version
+
+
 def test_looks_without_news_write_nothing():
     """History and records take changes of (desired, reason), not looks."""
     world = firing()
