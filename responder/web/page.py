@@ -162,6 +162,7 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
     found = [row for row in near if wanted["state"] in ("", row.state)]
     first = _page(len(found)) * PER_PAGE
     binding = overrides.visible(own.store.overrides())
+    silenced = silences.visible(own.store.silences(), now)
     shown = found[first : first + PER_PAGE]
     history = own.store.history(HistoryFilter(namespaces=who.namespaces), limit=2 * LAST_DECISIONS)
     view = {
@@ -173,8 +174,10 @@ def show_overview(fault: str = "", given: Mapping[str, str] | None = None, statu
         "namespaces": sorted({row.namespace for row in seen}),
         "wanted": wanted,
         "notices": [[each.level, each.title, each.text] for each in notices(seen, binding, now)],
-        "overrides": [override_line(each, now) for each in binding],
-        "silences": [silence_line(each, now) for each in silences.visible(own.store.silences(), now)],
+        "overrides": [override_line(each, now) for each in binding[:PER_PAGE]],
+        "all_overrides": len(binding),
+        "silences": [silence_line(each, now) for each in silenced[:PER_PAGE]],
+        "all_silences": len(silenced),
         "decisions": [line_view(line) for line in lines_of(history)[:LAST_DECISIONS]],
         "cluster": own.source.current.cluster,
         "done": _done(now),

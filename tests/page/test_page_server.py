@@ -21,11 +21,12 @@ from responder.model import (
     OverrideKind,
     Reason,
     Record,
+    Silence,
     TargetRef,
     Verdict,
 )
 from responder.store import StoredEntry
-from responder.web import ages
+from responder.web import ages, page
 from responder.web.auth import hash_token
 from responder.web.page_words import lines_of
 from responder.web.session import COOKIE
@@ -355,6 +356,27 @@ class TestTag:
                 Override("f", OverrideKind.FREEZE, "ana", "flood", now, now, now + timedelta(hours=1))
             )
             assert visitor.get("/", headers={"If-None-Match": tag}).status_code == 200
+
+    def test_thousands_of_overrides_and_silences_do_not_make_thousands_of_lines(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All are counted, the newest are shown, and where the others are is said."""
+        monkeypatch.setattr(page, "PER_PAGE", 2)
+        with api(tmp_path) as made:
+            now = datetime.now(UTC)
+            end = now + timedelta(hours=1)
+            for number in range(5):
+                one = Override(f"o{number}", OverrideKind.FREEZE, "ana", f"why{number}", now, now, end)
+                made.store.put_override(replace(one, created_at=now + timedelta(seconds=number)))
+                made.store.put_silence(Silence(f"s{number}", ('a="b"',), now, end, "ana", "c", now))
+            text = client(made).get("/").text
+            assert [text.count(f'id="{kind}{number}"') for kind in ("o-o", "s-s") for number in range(5)] == [
+                *(0, 0, 0, 1, 1),
+                *(1, 1, 0, 0, 0),
+            ]
+            assert "5 overrides" in text
+            assert "And 3 more: <code>gpu-responder override list</code>" in text
+            assert "And 3 more: <code>gpu-responder silence list</code>" in text
 
     def test_a_count_is_as_old_as_it_is_and_the_page_no_other_for_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
