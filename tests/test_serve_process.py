@@ -608,9 +608,11 @@ def make_certificates(folder: Path) -> None:
     def openssl(command: str) -> None:
         subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
 
-    openssl("req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ca -keyout ca.key -out ca.pem")
+    # Without a key usage it is no CA to Python 3.13 and newer.
+    usage = "-addext keyUsage=critical,keyCertSign,cRLSign"
+    openssl(f"req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ca {usage} -keyout ca.key -out ca.pem")
     openssl("req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout keyfile.pem -out request.pem")
-    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    (folder / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
     openssl(
         "x509 -req -days 1 -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial "
         "-extfile names -out certfile.pem"

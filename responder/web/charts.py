@@ -81,15 +81,17 @@ def timeline(
         *({"label": str(number), "value": number} for number in _scale(top)),
         *({"label": _short(each.name), "value": -lane * (place + 1)} for place, each in enumerate(lanes)),
     ]
-    chart.add("ready", _steps(ready, record.ready, start, now), show_dots=False, fill=True)
-    chart.add("wanted", _steps(wanted, wanted[-1][1] if wanted else None, start, now), show_dots=False)
-    chart.add("replicas", _steps(replicas, record.replicas, start, now), show_dots=False)
+    last = wanted[-1][1] if wanted else None
+    chart.add("ready", _drawn(_steps(ready, record.ready, start, now)), show_dots=False, fill=True)
+    chart.add("wanted", _drawn(_steps(wanted, last, start, now)), show_dots=False)
+    chart.add("replicas", _drawn(_steps(replicas, record.replicas, start, now)), show_dots=False)
     chart.add(
         "decisions", [_mark(line) for line in history if start <= line.stored.entry.at <= now], stroke=False
     )
     for place, each in enumerate(lanes):
         for begin, end in each.spans:
-            chart.add(each.name, [(begin, -lane * (place + 1)), (end, -lane * (place + 1))], show_dots=False)
+            y = -lane * (place + 1)
+            chart.add(each.name, _drawn([(begin, y), (end, y)]), show_dots=False)
     root = _tidied(chart)
     root.set("role", "group")
     root.set("aria-label", "Replicas over time; every mark is a decision, and leads to it in the list below")
@@ -106,9 +108,8 @@ def utilization(series: Series, labels: Sequence[str], start: datetime, now: dat
         {"label": text.rjust(widest, "\u2007"), "value": value}
         for text, value in (("0 %", 0), ("50 %", 0.5), ("100 %", 1))
     ]
-    chart.add(
-        "utilization", list(series.points) or [(start, None)], show_dots=False, allow_interruptions=True
-    )
+    points = _drawn(series.points or [(start, None)])
+    chart.add("utilization", points, show_dots=False, allow_interruptions=True)
     root = _tidied(chart)
     ET.SubElement(root, f"{{{_SVG}}}style").text = _STYLE
     if not series.points:
@@ -140,23 +141,29 @@ def labels_of(record: Record, timing: Timing, start: datetime, now: datetime) ->
 
 def _chart(start: datetime, now: datetime, height: int, between: tuple[float, float]) -> Any:
     within_a_day = now - start <= timedelta(days=1)
-    chart = pygal.DateTimeLine(
+    clock = "%H:%M" if within_a_day else "%d %b %H:%M"
+    chart = pygal.XY(
         js=[], css=[], style=Style(label_font_size=12, major_label_font_size=12), no_prefix=True,
         disable_xml_declaration=True, width=WIDTH, height=height, show_legend=False, margin=6, dots_size=5,
         xrange=(start.timestamp(), now.timestamp()), range=between, truncate_label=-1, no_data_text="",
-        x_value_formatter=lambda moment: f"{moment:%H:%M}" if within_a_day else f"{moment:%d %b %H:%M}",
+        x_value_formatter=lambda at: datetime.fromtimestamp(at, UTC).strftime(clock),
     )  # fmt: skip
     chart.x_labels = _ticks(start, now)
     return chart
 
 
-def _ticks(start: datetime, now: datetime) -> list[datetime]:
+def _drawn(points: Iterable[tuple[datetime, float | None]]) -> list[tuple[float, float | None]]:
+    """As the library takes them."""
+    return [(at.timestamp(), value) for at, value in points]
+
+
+def _ticks(start: datetime, now: datetime) -> list[float]:
     """Full hours, or what is as round in a longer or shorter time."""
     every = next(
         (each for each in (600, 3600, 14400, 43200) if (now - start).total_seconds() / each <= 8), 43200
     )
     first = ceil(start.timestamp() / every) * every
-    return [datetime.fromtimestamp(at, UTC) for at in range(first, int(now.timestamp()) + 1, every)]
+    return [float(at) for at in range(first, int(now.timestamp()) + 1, every)]
 
 
 def _scale(top: int) -> list[int]:
@@ -187,7 +194,11 @@ def _mark(line: Line) -> dict[str, Any]:
     entry = line.stored.entry
     became = f", {line.outcome.value.replace('_', ' ')}" if line.outcome else ""
     said = f"{entry.at:%H:%M:%S} UTC, {entry.current} to {entry.desired}, {entry.reason.value}{became}: {entry.message}"
-    return {"value": (entry.at, entry.desired), "label": said, "xlink": {"href": f"#d{line.stored.id}"}}
+    return {
+        "value": (entry.at.timestamp(), entry.desired),
+        "label": said,
+        "xlink": {"href": f"#d{line.stored.id}"},
+    }
 
 
 def _tidied(chart: Any) -> ET.Element:
