@@ -93,7 +93,7 @@ class _Turn:
     version: int
     settings: Settings
     now: datetime
-    seen: Workload | None
+    seen: Workload | None = None
     """The target as its watch shows it, when that will do; None to read it live."""
 
 
@@ -146,7 +146,7 @@ class Reconciler:
             return Look()
         record, version = found
         settings = self._settings()
-        turn = _Turn(record, version, settings, now, None if live else self._seen(record))
+        turn = _Turn(record, version, settings, now)
         record = replace(alerts.prune(record, settings, now), unseen=False)
         if _is_over(record):
             return self._forget(turn)
@@ -157,6 +157,8 @@ class Reconciler:
         policy = _policy(settings, record) if permitted else None
         if policy is None and not record.open_intents:
             return self._stand_aside(turn, Settled(record), permitted)
+        if not live:
+            turn = replace(turn, seen=self._seen(record))
         try:
             workload = turn.seen or self._cluster.workload(record.target)
         except (TransientError, PermanentError) as error:

@@ -129,6 +129,24 @@ def test_a_watch_that_shows_something_else_is_no_account_of_it(shown):
     assert before[0] != known
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"policies": ()}, id="no policy claims it"),
+        pytest.param({"allowed_namespaces": ("other",)}, id="its namespace is not allowed"),
+    ],
+)
+def test_of_what_is_left_alone_not_even_the_watch_is_asked(changed, monkeypatch):
+    """To ask would begin a watch, and read a namespace, where nobody is to look."""
+    world = firing()
+    world.look()
+    world.settings = replace(world.settings, **changed)
+    asked = []
+    monkeypatch.setattr(world.cluster, "seen", asked.append)
+    assert world.look().reason in (Reason.UNCLAIMED, Reason.NOT_ALLOWED)
+    assert asked == []
+
+
 def test_after_a_failure_the_target_is_read():
     """What the API server refused is not for the watch to allow."""
     world = firing()
